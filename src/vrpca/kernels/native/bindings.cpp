@@ -1,0 +1,379 @@
+// Python's view of the kernels: checks shapes, allocates scratch, releases the GIL, splits products over threads and
+// picks the instruction set. Array arguments never convert: an update of a converted copy would be lost.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#define VRPCA_ISA baseline
+#include "kernels.hpp"
+#undef VRPCA_ISA
+#ifdef VRPCA_HAVE_AVX2
+#define VRPCA_ISA avx2
+#include "kernels.hpp"
+#undef VRPCA_ISA
+#endif
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using vrpca::i64;
+
+namespace {
+
+bool use_avx2() {
+#ifdef VRPCA_HAVE_AVX2
+    static const bool yes = [] {
+        const char* forced = std::getenv("VRPCA_ISA");
+        if (forced && std::string(forced) == "baseline") return false;
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    }();
+    return yes;
+#else
+    return false;
+#endif
+}
+
+#ifdef VRPCA_HAVE_AVX2
+#define DISPATCH(call) (use_avx2() ? vrpca::avx2::call : vrpca::baseline::call)
+#else
+#define DISPATCH(call) (vrpca::baseline::call)
+#endif
+
+template <class T> using Vec = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T> using Mat = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T> using OptVec = std::optional<Vec<T>>;
+template <class T> using OptMat = std::optional<Mat<T>>;
+
+template <class T>
+const T* data_or_null(const OptVec<const T>& v) { return v ? v->data() : nullptr; }
+
+void require(bool ok, const char* what) {
+    if (!ok) throw std::invalid_argument(what);
+}
+
+template <class T>
+std::unique_ptr<T[]> zeros(i64 size) { return std::unique_ptr<T[]>(new T[size > 0 ? size : 1]()); }
+template <class T>
+std::unique_ptr<T[]> scratch(i64 size) { return std::unique_ptr<T[]>(new T[size > 0 ? size : 1]); }
+
+// Rows together with the Python arrays they point into.
+template <class R>
+struct Rows {
+    R rows;
+    std::vector<nb::object> owners;
+};
+
+template <class R>
+void attach_map(Rows<R>& r, OptVec<const typename R::T> col_scale, OptVec<const double> shift,
+                OptVec<const double> row_scale, OptVec<const double> row_shift, double unit) {
+    require(!col_scale || i64(col_scale->size()) == r.rows.d, "col_scale must have one entry per column");
+    require(!shift || i64(shift->size()) == r.rows.d, "shift must have one entry per column");
+    require(!row_scale || i64(row_scale->size()) == r.rows.n, "row_scale must have one entry per row");
+    require(!row_shift || i64(row_shift->size()) == r.rows.n, "row_shift must have one entry per row");
+    r.rows.map = {data_or_null<typename R::T>(col_scale), data_or_null<double>(shift),
+                  data_or_null<double>(row_scale), data_or_null<double>(row_shift), unit};
+    if (col_scale) r.owners.push_back(nb::cast(*col_scale));
+    if (shift) r.owners.push_back(nb::cast(*shift));
+    if (row_scale) r.owners.push_back(nb::cast(*row_scale));
+    if (row_shift) r.owners.push_back(nb::cast(*row_shift));
+}
+
+void check_order(const Vec<const i64>& order, i64 n) {
+    for (size_t t = 0; t < order.size(); t++)
+        require(order.data()[t] >= 0 && order.data()[t] < n, "order holds a row number outside the block");
+}
+
+// Runs work(0..parts-1), one thread each, the last one here.
+template <class F>
+void in_parallel(i64 parts, F&& work) {
+    std::vector<std::thread> threads;
+    for (i64 p = 0; p + 1 < parts; p++) threads.emplace_back(work, p);
+    work(parts - 1);
+    for (auto& t : threads) t.join();
+}
+
+// Row numbers that split the work evenly: by rows, or by stored entries.
+template <class T>
+std::vector<i64> split(const vrpca::DenseRows<T>& r, i64 parts) {
+    std::vector<i64> cut;
+    for (i64 p = 0; p <= parts; p++) cut.push_back(r.n * p / parts);
+    return cut;
+}
+template <class T, class I>
+std::vector<i64> split(const vrpca::CsrRows<T, I>& r, i64 parts) {
+    std::vector<i64> cut{0};
+    for (i64 p = 1; p < parts; p++) {
+        I target = I(r.indptr[0] + (r.indptr[r.n] - r.indptr[0]) / parts * p);
+        cut.push_back(std::lower_bound(r.indptr, r.indptr + r.n, target) - r.indptr);
+    }
+    cut.push_back(r.n);
+    return cut;
+}
+
+// U += Z^T (Z W), sparse: one private U per thread but the last, which adds to the result itself.
+template <class T, class I>
+void product(const Rows<vrpca::CsrRows<T, I>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
+    const auto& r = self.rows;
+    const double* m = r.map.shift;
+    i64 parts = std::max<i64>(1, std::min<i64>(threads, r.n));
+    auto cut = split(r, parts);
+    std::vector<double> mW(m ? l : 0);
+    for (i64 j = 0; m && j < r.d; j++)
+        for (i64 c = 0; c < l; c++) mW[c] += m[j] * double(W[j * l + c]);
+    auto partial = zeros<T>((parts - 1) * r.d * l);
+    auto tail = zeros<double>(parts * l);
+    in_parallel(parts, [&](i64 p) {
+        T* mine = p + 1 < parts ? partial.get() + p * r.d * l : U;
+        DISPATCH(product(r, cut[p], cut[p + 1], W, m ? mW.data() : nullptr, l, mine, P, tail.get() + p * l));
+    });
+    if (parts == 1 && !m) return;
+    std::vector<double> sum(l);
+    for (i64 p = 0; p < parts; p++)
+        for (i64 c = 0; c < l; c++) sum[c] += tail[p * l + c];
+    in_parallel(parts, [&](i64 q) {
+        for (i64 j = r.d * q / parts; j < r.d * (q + 1) / parts; j++)
+            for (i64 c = 0; c < l; c++) {
+                double u = U[j * l + c];
+                for (i64 p = 0; p + 1 < parts; p++) u += double(partial[(p * r.d + j) * l + c]);
+                U[j * l + c] = T(m ? u - m[j] * sum[c] : u);
+            }
+    });
+}
+
+// The same, dense: W and U are turned column-major, U is summed in double.
+template <class T>
+void product(const Rows<vrpca::DenseRows<T>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
+    const auto& r = self.rows;
+    i64 d = r.d, parts = std::max<i64>(1, std::min<i64>(threads, (r.n + 63) / 64));
+    auto cut = split(r, parts);
+    auto Wt = scratch<T>(d * l);
+    for (i64 j = 0; j < d; j++)
+        for (i64 c = 0; c < l; c++) Wt[c * d + j] = W[j * l + c];
+    auto partial = zeros<double>(parts * d * l);
+    i64 tile = DISPATCH(Size<vrpca::DenseRows<T>>::tile(r));
+    auto tiles = scratch<T>(parts * tile);
+    in_parallel(parts, [&](i64 p) {
+        DISPATCH(product(r, cut[p], cut[p + 1], Wt.get(), l, partial.get() + p * d * l, P, tiles.get() + p * tile));
+    });
+    for (i64 j = 0; j < d; j++)
+        for (i64 c = 0; c < l; c++) {
+            double u = U[j * l + c];
+            for (i64 p = 0; p < parts; p++) u += partial[(p * l + c) * d + j];
+            U[j * l + c] = T(u);
+        }
+}
+
+struct Moments {
+    double total;
+    std::unique_ptr<double[]> mean, M2;
+};
+
+// Chan, Golub and LeVeque's update: b's moments into a's.
+void merge(Moments& a, const Moments& b, i64 d) {
+    double total = a.total + b.total;
+    if (b.total == 0) return;
+    for (i64 j = 0; j < d; j++) {
+        double delta = b.mean[j] - a.mean[j];
+        a.M2[j] += b.M2[j] + delta * delta * (a.total * (b.total / total));
+        a.mean[j] += delta * (b.total / total);
+    }
+    a.total = total;
+}
+
+template <class T>
+Moments moments(const vrpca::DenseRows<T>& r, const double* weight, double factor, i64 threads) {
+    i64 parts = std::max<i64>(1, std::min<i64>(threads, (r.n + 63) / 64));
+    auto cut = split(r, parts);
+    std::vector<Moments> part(parts);
+    for (auto& p : part) p = {0, zeros<double>(r.d), zeros<double>(r.d)};
+    in_parallel(parts, [&](i64 p) {
+        DISPATCH(moments(r, cut[p], cut[p + 1], weight, factor, part[p].mean.get(), part[p].M2.get(), &part[p].total));
+    });
+    for (i64 p = 1; p < parts; p++) merge(part[0], part[p], r.d);
+    return std::move(part[0]);
+}
+
+template <class T, class I>
+Moments moments(const vrpca::CsrRows<T, I>& r, const double* weight, double factor, i64) {
+    Moments out{0, zeros<double>(r.d), zeros<double>(r.d)};
+    auto first = zeros<double>(r.d), mass = zeros<double>(r.d);
+    DISPATCH(moments(r, weight, factor, out.mean.get(), out.M2.get(), first.get(), mass.get(), &out.total));
+    return out;
+}
+
+nb::object as_array(std::unique_ptr<double[]> data, i64 d) {
+    double* raw = data.release();
+    nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<double*>(p); });
+    size_t shape[1] = {size_t(d)};
+    return nb::cast(nb::ndarray<nb::numpy, double>(raw, 1, shape, owner));
+}
+
+template <class R>
+void bind_kernels(nb::module_& m) {
+    using T = typename R::T;
+    using Self = Rows<R>;
+
+    m.def("product", [](const Self& self, Mat<const T> W, Mat<T> U, OptMat<T> P, i64 threads) {
+        i64 l = W.shape(1);
+        require(i64(W.shape(0)) == self.rows.d && i64(U.shape(0)) == self.rows.d && i64(U.shape(1)) == l,
+                "W and U must be (columns of the data) x l");
+        require(!P || (i64(P->shape(0)) == self.rows.n && i64(P->shape(1)) == l), "P must be (rows of the block) x l");
+        nb::gil_scoped_release release;
+        product(self, W.data(), l, U.data(), P ? P->data() : nullptr, threads);
+    }, "rows"_a, nb::arg("W").noconvert(), nb::arg("U").noconvert(), nb::arg("P").noconvert().none(), "threads"_a);
+
+    m.def("row_norms", [](const Self& self, Vec<double> norms) {
+        require(i64(norms.size()) == self.rows.n, "norms must have one entry per row");
+        nb::gil_scoped_release release;
+        auto row = scratch<T>(DISPATCH(Size<R>::row(self.rows)));
+        DISPATCH(row_norms(self.rows, norms.data(), row.get()));
+    }, "rows"_a, nb::arg("norms").noconvert());
+
+    m.def("moments", [](const Self& self, OptVec<const double> weight, double factor, i64 threads) {
+        require(!weight || i64(weight->size()) == self.rows.n, "weight must have one entry per row");
+        Moments out;
+        {
+            nb::gil_scoped_release release;
+            out = moments(self.rows, data_or_null<double>(weight), factor, threads);
+        }
+        return nb::make_tuple(out.total, as_array(std::move(out.mean), self.rows.d),
+                              as_array(std::move(out.M2), self.rows.d));
+    }, "rows"_a, nb::arg("weight").noconvert().none(), "factor"_a, "threads"_a);
+
+    m.def("vr_vector", [](const Self& self, Vec<T> w, Vec<const T> w0, Vec<const T> u, Vec<const T> p,
+                          OptMat<const T> V, OptMat<const T> Q, Vec<const i64> order, double eta,
+                          OptVec<const double> rho) {
+        i64 d = self.rows.d, n = self.rows.n, j = V ? V->shape(1) : 0;
+        require(i64(w.size()) == d && i64(w0.size()) == d && i64(u.size()) == d, "w, w0 and u must have d entries");
+        require(i64(p.size()) == n && (!rho || i64(rho->size()) == n), "p and rho must have one entry per row");
+        require(bool(V) == bool(Q), "V and Q go together");
+        require(!V || (i64(V->shape(0)) == d && i64(Q->shape(0)) == n && i64(Q->shape(1)) == j),
+                "V must be d x j and Q (rows of the block) x j");
+        check_order(order, n);
+        nb::gil_scoped_release release;
+        auto panel = scratch<T>(DISPATCH(Size<R>::panel(self.rows, 3)));
+        auto row = scratch<T>(2 * DISPATCH(Size<R>::row(self.rows)));
+        auto f = scratch<double>(j);
+        DISPATCH(vr_vector(self.rows, w.data(), w0.data(), u.data(), p.data(), V ? V->data() : nullptr,
+                           Q ? Q->data() : nullptr, j, order.data(), i64(order.size()), eta,
+                           data_or_null<double>(rho), panel.get(), row.get(), f.get()));
+    }, "rows"_a, nb::arg("w").noconvert(), nb::arg("w0").noconvert(), nb::arg("u").noconvert(),
+       nb::arg("p").noconvert(), nb::arg("V").noconvert().none(), nb::arg("Q").noconvert().none(),
+       nb::arg("order").noconvert(), "eta"_a, nb::arg("rho").noconvert().none());
+
+    m.def("vr_block", [](const Self& self, Mat<T> W, Mat<const T> W0, Mat<const T> U, Mat<const T> P,
+                         Vec<const double> theta, Vec<const i64> order, double eta, OptVec<const double> rho) {
+        i64 d = self.rows.d, n = self.rows.n, l = W.shape(1);
+        for (auto [r, c] : {std::pair(W.shape(0), W.shape(1)), std::pair(W0.shape(0), W0.shape(1)),
+                            std::pair(U.shape(0), U.shape(1))})
+            require(i64(r) == d && i64(c) == l, "W, W0 and U must be d x l");
+        require(i64(P.shape(0)) == n && i64(P.shape(1)) == l, "P must be (rows of the block) x l");
+        require(i64(theta.size()) == l && (!rho || i64(rho->size()) == n), "theta must have l entries, rho n");
+        check_order(order, n);
+        nb::gil_scoped_release release;
+        auto panel = scratch<T>(DISPATCH(Size<R>::panel(self.rows, 2 * l + 1)));
+        auto row = scratch<T>(DISPATCH(Size<R>::row(self.rows)));
+        auto small = scratch<double>(DISPATCH(small_size(l)));
+        DISPATCH(vr_block(self.rows, W.data(), W0.data(), U.data(), P.data(), theta.data(), l, order.data(),
+                          i64(order.size()), eta, data_or_null<double>(rho), panel.get(), row.get(), small.get()));
+    }, "rows"_a, nb::arg("W").noconvert(), nb::arg("W0").noconvert(), nb::arg("U").noconvert(),
+       nb::arg("P").noconvert(), nb::arg("theta").noconvert(), nb::arg("order").noconvert(), "eta"_a,
+       nb::arg("rho").noconvert().none());
+
+    m.def("vr_gram_schmidt", [](const Self& self, Mat<T> W, Mat<const T> U, Mat<const T> P, Vec<const i64> order,
+                                double eta, OptVec<const double> rho) {
+        i64 d = self.rows.d, n = self.rows.n, l = W.shape(1);
+        require(i64(W.shape(0)) == d && i64(U.shape(0)) == d && i64(U.shape(1)) == l, "W and U must be d x l");
+        require(i64(P.shape(0)) == n && i64(P.shape(1)) == l, "P must be (rows of the block) x l");
+        require(!rho || i64(rho->size()) == n, "rho must have one entry per row");
+        check_order(order, n);
+        nb::gil_scoped_release release;
+        auto Wt = scratch<T>(d * l), Ut = scratch<T>(d * l), row = scratch<T>(d);
+        for (i64 j = 0; j < d; j++)
+            for (i64 c = 0; c < l; c++) {
+                Wt[c * d + j] = W.data()[j * l + c];
+                Ut[c * d + j] = U.data()[j * l + c];
+            }
+        DISPATCH(vr_gram_schmidt(self.rows, Wt.get(), Ut.get(), P.data(), l, order.data(), i64(order.size()), eta,
+                                 data_or_null<double>(rho), row.get()));
+        for (i64 j = 0; j < d; j++)
+            for (i64 c = 0; c < l; c++) W.data()[j * l + c] = Wt[c * d + j];
+    }, "rows"_a, nb::arg("W").noconvert(), nb::arg("U").noconvert(), nb::arg("P").noconvert(),
+       nb::arg("order").noconvert(), "eta"_a, nb::arg("rho").noconvert().none());
+
+    m.def("oja_block", [](const Self& self, Mat<T> W, Vec<const i64> order, Vec<const double> eta,
+                          OptVec<const double> rho) {
+        i64 l = W.shape(1);
+        require(i64(W.shape(0)) == self.rows.d, "W must be d x l");
+        require(eta.size() == order.size(), "eta and order must have the same length");
+        require(!rho || i64(rho->size()) == self.rows.n, "rho must have one entry per row");
+        check_order(order, self.rows.n);
+        nb::gil_scoped_release release;
+        auto panel = scratch<T>(DISPATCH(Size<R>::panel(self.rows, l + 1)));
+        auto row = scratch<T>(DISPATCH(Size<R>::row(self.rows)));
+        auto small = scratch<double>(DISPATCH(small_size(l)));
+        DISPATCH(oja_block(self.rows, W.data(), l, order.data(), i64(order.size()), eta.data(),
+                           data_or_null<double>(rho), panel.get(), row.get(), small.get()));
+    }, "rows"_a, nb::arg("W").noconvert(), nb::arg("order").noconvert(), nb::arg("eta").noconvert(),
+       nb::arg("rho").noconvert().none());
+}
+
+template <class T>
+void bind_dense(nb::module_& m, const char* name) {
+    using R = vrpca::DenseRows<T>;
+    nb::class_<Rows<R>>(m, name);
+    m.def("dense_rows", [](Mat<const T> X, OptVec<const T> col_scale, OptVec<const double> shift,
+                           OptVec<const double> row_scale, OptVec<const double> row_shift, double unit) {
+        Rows<R> r{{i64(X.shape(0)), i64(X.shape(1)), X.data(), {}}, {nb::cast(X)}};
+        attach_map(r, col_scale, shift, row_scale, row_shift, unit);
+        return r;
+    }, nb::arg("X").noconvert(), nb::arg("col_scale").noconvert().none(), nb::arg("shift").noconvert().none(),
+       nb::arg("row_scale").noconvert().none(), nb::arg("row_shift").noconvert().none(), "unit"_a);
+    bind_kernels<R>(m);
+}
+
+template <class T, class I>
+void bind_csr(nb::module_& m, const char* name) {
+    using R = vrpca::CsrRows<T, I>;
+    nb::class_<Rows<R>>(m, name);
+    m.def("csr_rows", [](Vec<const I> indptr, Vec<const I> indices, Vec<const T> values, i64 columns,
+                         OptVec<const T> col_scale, OptVec<const double> shift, OptVec<const double> row_scale,
+                         OptVec<const double> row_shift, double unit) {
+        i64 n = i64(indptr.size()) - 1;
+        require(n >= 0 && indices.size() == values.size(), "indices and data must have the same length");
+        for (i64 i = 0; i < n; i++) require(indptr.data()[i] <= indptr.data()[i + 1], "indptr must not decrease");
+        require(indptr.data()[0] >= 0 && i64(indptr.data()[n]) <= i64(indices.size()), "indptr points past the data");
+        for (i64 k = indptr.data()[0]; k < i64(indptr.data()[n]); k++)
+            require(indices.data()[k] >= 0 && i64(indices.data()[k]) < columns, "a column index is out of range");
+        Rows<R> r{{n, columns, indptr.data(), indices.data(), values.data(), {}},
+                  {nb::cast(indptr), nb::cast(indices), nb::cast(values)}};
+        attach_map(r, col_scale, shift, row_scale, row_shift, unit);
+        return r;
+    }, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("values").noconvert(), "columns"_a,
+       nb::arg("col_scale").noconvert().none(), nb::arg("shift").noconvert().none(),
+       nb::arg("row_scale").noconvert().none(), nb::arg("row_shift").noconvert().none(), "unit"_a);
+    bind_kernels<R>(m);
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    m.doc() = "Compiled kernels of vrpca; their specification is vrpca.kernels.reference.";
+    m.def("instruction_set", [] { return std::string(use_avx2() ? "avx2" : "baseline"); },
+          "The instruction set the kernels run on; VRPCA_ISA=baseline in the environment forces the plain one.");
+    bind_dense<float>(m, "DenseRowsF32");
+    bind_dense<double>(m, "DenseRowsF64");
+    bind_csr<float, std::int32_t>(m, "CsrRowsF32I32");
+    bind_csr<float, std::int64_t>(m, "CsrRowsF32I64");
+    bind_csr<double, std::int32_t>(m, "CsrRowsF64I32");
+    bind_csr<double, std::int64_t>(m, "CsrRowsF64I64");
+}

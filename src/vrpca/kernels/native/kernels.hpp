@@ -1,0 +1,67 @@
+// The kernels' declarations. VRPCA_ISA names the instruction set they are compiled for: the same source becomes
+// vrpca::baseline and, on x86, vrpca::avx2; bindings.cpp picks one at run time. NumPy twins: reference.py.
+// Included once per instruction set, so no include guard.
+#include "rows.hpp"
+
+namespace vrpca {
+namespace VRPCA_ISA {
+
+// How many elements of scratch a kernel needs (the caller allocates).
+template <class Rows>
+struct Size {
+    static i64 panel(const Rows& rows, i64 columns);  // E | U | m, laid out as the row type likes it
+    static i64 row(const Rows& rows);                 // one mapped dense row
+    static i64 tile(const Rows& rows);                // several mapped dense rows
+};
+
+// U += sum over rows lo..hi of z (z^T W), d x l row-major; P (n x l), if given, receives Z W.
+// CSR rows leave the shift's part of U to the caller: tail += sum a b (z^T W).
+template <class T, class I>
+void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, T* U, T* P, double* tail);
+
+// The same for dense rows with W, U column-major (l x d), U in double.
+template <class T>
+void product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* Wt, i64 l, double* Ut, T* P, T* tile);
+
+// norms[i] = |z_i|^2.
+template <class Rows>
+void row_norms(const Rows& rows, double* norms, typename Rows::T* scratch);
+
+// Weighted mean and sum of squared deviations of factor * x, per column, over rows lo..hi; shifted, one reading.
+template <class T>
+void moments(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, double factor, double* mean, double* M2,
+             double* total);
+template <class T, class I>
+void moments(const CsrRows<T, I>& rows, const double* weight, double factor, double* mean, double* M2, double* first,
+             double* mass, double* total);
+
+// Algorithm 1's inner loop for one vector, lazily: w <- normalise(w + eta (rho_i z_i (z_i.w - p_i) + u)).
+// With V (d x j) and Q = Z V (n x j), every z_i is projected onto V's complement (deflation).
+template <class Rows>
+void vr_vector(const Rows& rows, typename Rows::T* w, const typename Rows::T* w0, const typename Rows::T* u,
+               const typename Rows::T* p, const typename Rows::T* V, const typename Rows::T* Q, i64 j,
+               const i64* order, i64 m, double eta, const double* rho, typename Rows::T* panel,
+               typename Rows::T* scratch, double* f);
+
+// The block step with the projection control variate: W <- W + eta [rho_i z_i (z_i^T W - p_i^T K) + U K], K = W0^T W.
+// W0^T U = diag(theta). W is not orthonormalised: that cannot change its span.
+template <class Rows>
+void vr_block(const Rows& rows, typename Rows::T* W, const typename Rows::T* W0, const typename Rows::T* U,
+              const typename Rows::T* P, const double* theta, i64 l, const i64* order, i64 m, double eta,
+              const double* rho, typename Rows::T* panel, typename Rows::T* scratch, double* small);
+
+// Remark 1 to the letter: W <- gram_schmidt(W + eta (rho_i z_i (z_i^T W - p_i) + U)), everything column-major (l x d).
+template <class Rows>
+void vr_gram_schmidt(const Rows& rows, typename Rows::T* Wt, const typename Rows::T* Ut, const typename Rows::T* P,
+                     i64 l, const i64* order, i64 m, double eta, const double* rho, typename Rows::T* scratch);
+
+// Oja's steps, W <- W + eta_t rho_i z_i (z_i^T W), not orthonormalised.
+template <class Rows>
+void oja_block(const Rows& rows, typename Rows::T* W, i64 l, const i64* order, i64 m, const double* eta,
+               const double* rho, typename Rows::T* panel, typename Rows::T* scratch, double* small);
+
+// Doubles of small-matrix scratch for the block kernels.
+inline i64 small_size(i64 l) { return 4 * l * l + 16 * (l + 16); }
+
+}  // namespace VRPCA_ISA
+}  // namespace vrpca

@@ -1,0 +1,916 @@
+// The kernels' arithmetic, compiled once per instruction set (see kernels.hpp). Nothing of the C++ library that has
+// out-of-line templates is used here: a copy compiled for a newer processor must never be linked in elsewhere.
+#include <cmath>
+
+#include "kernels.hpp"
+
+namespace vrpca {
+namespace VRPCA_ISA {
+constexpr i64 AHEAD = 8;       // sparse rows that are prefetched before their step
+constexpr i64 NEXT = 2;        // the same for dense rows, which are long
+constexpr i64 TILE = 8;        // dense rows that share one walk over W and U
+constexpr double FOLD = 1e-3;  // the lazy scale may shrink this far before the vector is folded
+constexpr int MAX_CHUNK = 16;  // columns of a sparse panel handled together
+
+inline void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+
+inline void prefetch_range(const void* begin, const void* end, i64 most) {
+    const char* p = static_cast<const char*>(begin);
+    const char* stop = static_cast<const char*>(end);
+    if (p + most < stop) stop = p + most;
+    for (; p < stop; p += 64) prefetch(p);
+}
+
+// A SIMD register of so many bytes, read and written at any address.
+template <class T, int bytes>
+struct Lanes {
+    typedef T V __attribute__((vector_size(bytes)));
+    typedef T Unaligned __attribute__((vector_size(bytes), aligned(alignof(T)), may_alias));
+    static V get(const T* p) { return *reinterpret_cast<const Unaligned*>(p); }
+    static void put(T* p, V v) { *reinterpret_cast<Unaligned*>(p) = v; }
+};
+template <class T>
+struct Scalar {
+    using V = T;
+    static V get(const T* p) { return *p; }
+    static void put(T* p, V v) { *p = v; }
+};
+template <>
+struct Lanes<float, 8> {  // two floats in the lower half of a register
+    typedef float V __attribute__((vector_size(16)));
+    typedef double Half __attribute__((vector_size(16)));
+    static V get(const float* p) {
+        double two;
+        __builtin_memcpy(&two, p, 8);
+        return reinterpret_cast<V>(Half{two, 0});
+    }
+    static void put(float* p, V v) {
+        double two = reinterpret_cast<Half>(v)[0];
+        __builtin_memcpy(p, &two, 8);
+    }
+};
+template <>
+struct Lanes<float, sizeof(float)> : Scalar<float> {};
+template <>
+struct Lanes<double, sizeof(double)> : Scalar<double> {};
+
+// N elements in registers of 32 or 16 bytes, or in plain scalars where N does not fill one.
+template <class T, int N>
+struct Pack {
+    static constexpr int all = N * int(sizeof(T));
+    static constexpr int bytes = all % 32 == 0 ? 32 : all % 16 == 0 ? 16 : all == 8 ? 8 : int(sizeof(T));
+    static constexpr int count = all / bytes;
+    static constexpr int lane = bytes / int(sizeof(T));
+    using L = Lanes<T, bytes>;
+    typename L::V v[count];
+
+    void zero() {
+        for (int c = 0; c < count; c++) v[c] = typename L::V{};
+    }
+    void load(const T* p) {
+        for (int c = 0; c < count; c++) v[c] = L::get(p + c * lane);
+    }
+    void store(T* p) const {
+        for (int c = 0; c < count; c++) L::put(p + c * lane, v[c]);
+    }
+    void add(const Pack& o) {
+        for (int c = 0; c < count; c++) v[c] += o.v[c];
+    }
+    void add_scaled(T s, const T* p) {
+        for (int c = 0; c < count; c++) v[c] += s * L::get(p + c * lane);
+    }
+    void add_to(T s, T* p) const {
+        for (int c = 0; c < count; c++) L::put(p + c * lane, L::get(p + c * lane) + s * v[c]);
+    }
+};
+
+// ------------------------------------------------------------------------------------------------ sparse rows
+
+template <class T, class I>
+struct SparseRow {
+    const I* j;
+    const T* v;
+    i64 nnz;
+};
+
+template <class T, class I>
+inline SparseRow<T, I> row_of(const CsrRows<T, I>& rows, i64 i, T*) {
+    i64 lo = rows.indptr[i];
+    return {rows.indices + lo, rows.data + lo, i64(rows.indptr[i + 1]) - lo};
+}
+
+template <class T, class I>
+inline SparseRow<T, I> raw_row(const CsrRows<T, I>& rows, i64 i) { return row_of(rows, i, static_cast<T*>(nullptr)); }
+
+template <class T, class I>
+inline void prefetch_row(const CsrRows<T, I>& rows, i64 i) {
+    i64 lo = rows.indptr[i], hi = rows.indptr[i + 1];
+    prefetch_range(rows.indices + lo, rows.indices + hi, 1024);
+    prefetch_range(rows.data + lo, rows.data + hi, 1024);
+}
+
+// The row's values, times the column scale where there is one (S).
+template <bool S, class T, class I>
+inline T value(SparseRow<T, I> x, i64 k, const T* scale) {
+    return S ? x.v[k] * scale[x.j[k]] : x.v[k];
+}
+
+template <int C, bool S, class T, class I>
+inline void project_chunk(SparseRow<T, I> x, const T* scale, const T* panel, i64 ld, T* out) {
+    Pack<T, C> s0, s1, s2, s3;  // independent sums hide the latency of the additions
+    s0.zero();
+    s1.zero();
+    s2.zero();
+    s3.zero();
+    i64 k = 0;
+    for (; k + 3 < x.nnz; k += 4) {
+        s0.add_scaled(value<S>(x, k, scale), panel + i64(x.j[k]) * ld);
+        s1.add_scaled(value<S>(x, k + 1, scale), panel + i64(x.j[k + 1]) * ld);
+        s2.add_scaled(value<S>(x, k + 2, scale), panel + i64(x.j[k + 2]) * ld);
+        s3.add_scaled(value<S>(x, k + 3, scale), panel + i64(x.j[k + 3]) * ld);
+    }
+    for (; k < x.nnz; k++) s0.add_scaled(value<S>(x, k, scale), panel + i64(x.j[k]) * ld);
+    s0.add(s1);
+    s2.add(s3);
+    s0.add(s2);
+    s0.store(out);
+}
+
+template <int C, bool S, class T, class I>
+inline void update_chunk(SparseRow<T, I> x, const T* scale, const T* h, T* panel, i64 ld) {
+    Pack<T, C> step;
+    step.load(h);
+    for (i64 k = 0; k < x.nnz; k++) step.add_to(value<S>(x, k, scale), panel + i64(x.j[k]) * ld);
+}
+
+// Calls f with a compile-time chunk width for columns c, c + width, ... until all are covered; past four columns the
+// width is a multiple of 4, so the caller pads.
+template <class F>
+inline void for_chunks(i64 columns, F&& f) {
+    i64 c = 0;
+    while (c < columns) {
+        i64 left = columns - c;
+        if (left >= MAX_CHUNK) { f.template run<MAX_CHUNK>(c); c += MAX_CHUNK; }
+        else if (left >= 8) { f.template run<8>(c); c += 8; }
+        else if (left >= 4) { f.template run<4>(c); c += 4; }
+        else if (left == 3) { f.template run<3>(c); c += 3; }
+        else if (left == 2) { f.template run<2>(c); c += 2; }
+        else { f.template run<1>(c); c += 1; }
+    }
+}
+
+inline i64 padded(i64 columns) { return columns <= 2 ? columns : columns <= 4 ? 4 : (columns + 7) / 8 * 8; }
+
+// A d x q panel, row-major: a nonzero touches one or two cache lines.
+template <class T, class I>
+struct SparsePanel {
+    const CsrRows<T, I>& rows;
+    T* data;
+    i64 ld;
+
+    SparsePanel(const CsrRows<T, I>& r, T* buffer, i64 q) : rows(r), data(buffer), ld(padded(q)) {
+        for (i64 s = 0; s < r.d * ld; s++) data[s] = 0;
+    }
+    T& at(i64 j, i64 c) { return data[j * ld + c]; }
+
+    template <bool S>
+    struct Project {
+        SparseRow<T, I> x;
+        const T* scale;
+        const T* panel;
+        i64 ld;
+        T* out;
+        template <int C>
+        void run(i64 c) { project_chunk<C, S>(x, scale, panel + c, ld, out + c); }
+    };
+    template <bool S>
+    struct Update {
+        SparseRow<T, I> x;
+        const T* scale;
+        T* panel;
+        i64 ld;
+        const T* h;
+        template <int C>
+        void run(i64 c) { update_chunk<C, S>(x, scale, h + c, panel + c, ld); }
+    };
+    // out[c] = x . column c, all of them; out has room for `ld`.
+    void project(const SparseRow<T, I>& x, T* out) const {
+        const T* s = rows.map.col_scale;
+        if (s) for_chunks(ld, Project<true>{x, s, data, ld, out});
+        else for_chunks(ld, Project<false>{x, s, data, ld, out});
+    }
+    // column c += h[c] x for c < columns; h is zero from there up to `ld`.
+    void update(const SparseRow<T, I>& x, const T* h, i64 columns) {
+        const T* s = rows.map.col_scale;
+        i64 width = padded(columns);
+        if (s) for_chunks(width, Update<true>{x, s, data, ld, h});
+        else for_chunks(width, Update<false>{x, s, data, ld, h});
+    }
+    // One step of the first column: column 0 += h last, then out = x . columns; returns |x|^2.
+    T advance(const SparseRow<T, I>& last, T h, const SparseRow<T, I>& x, const SparseRow<T, I>&, T* out) {
+        if (h != 0) update(last, &h, 1);
+        project(x, out);
+        return squared_norm(x);
+    }
+    T squared_norm(const SparseRow<T, I>& x) const {
+        const T* s = rows.map.col_scale;
+        T sum = 0;
+        if (s) {
+            for (i64 k = 0; k < x.nnz; k++) sum += value<true>(x, k, s) * value<true>(x, k, s);
+            return sum;
+        }
+#pragma omp simd reduction(+ : sum)
+        for (i64 k = 0; k < x.nnz; k++) sum += x.v[k] * x.v[k];
+        return sum;
+    }
+};
+
+// ------------------------------------------------------------------------------------------------- dense rows
+
+template <class T>
+struct DenseRow {
+    const T* z;
+};
+
+template <class T>
+inline bool mapped(const DenseRows<T>& rows) { return rows.map.col_scale || rows.map.shift; }
+
+// x * s - b m into `out`. In double: a large mean must cancel before anything is rounded to float.
+template <class T>
+inline void map_row(const DenseRows<T>& rows, i64 i, T* out) {
+    const T* x = rows.X + i * rows.d;
+    const T* s = rows.map.col_scale;
+    const double* m = rows.map.shift;
+    double b = rows.map.b(i);
+    i64 d = rows.d;
+    if (s && m) {
+#pragma omp simd
+        for (i64 j = 0; j < d; j++) out[j] = T(double(x[j]) * double(s[j]) - b * m[j]);
+    } else if (m) {
+#pragma omp simd
+        for (i64 j = 0; j < d; j++) out[j] = T(double(x[j]) - b * m[j]);
+    } else {
+#pragma omp simd
+        for (i64 j = 0; j < d; j++) out[j] = x[j] * s[j];
+    }
+}
+
+template <class T>
+inline DenseRow<T> row_of(const DenseRows<T>& rows, i64 i, T* scratch) {
+    if (!mapped(rows)) return {rows.X + i * rows.d};
+    map_row(rows, i, scratch);
+    return {scratch};
+}
+
+template <class T>
+inline DenseRow<T> raw_row(const DenseRows<T>& rows, i64 i) { return {rows.X + i * rows.d}; }
+
+template <class T>
+inline void prefetch_row(const DenseRows<T>& rows, i64 i) {
+    const T* x = rows.X + i * rows.d;
+    prefetch_range(x, x + rows.d, 8192);
+}
+
+// out[r * C + c] = x_r . p_c for R x C pairs of vectors of length d, with enough independent sums to hide latency.
+template <int R, int C, class T>
+inline void dots(const T* const* x, const T* const* p, i64 d, T* out) {
+    constexpr int lane = 32 / int(sizeof(T)), unroll = R * C >= 8 ? 1 : 8 / (R * C);
+    using L = Lanes<T, 32>;
+    using V = typename L::V;
+    V sum[R][C][unroll];
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++)
+            for (int s = 0; s < unroll; s++) sum[r][c][s] = V{};
+    i64 j = 0;
+    for (; j + unroll * lane <= d; j += unroll * lane)
+        for (int s = 0; s < unroll; s++) {
+            V a[R];
+            for (int r = 0; r < R; r++) a[r] = L::get(x[r] + j + s * lane);
+            for (int c = 0; c < C; c++) {
+                V b = L::get(p[c] + j + s * lane);
+                for (int r = 0; r < R; r++) sum[r][c][s] += a[r] * b;
+            }
+        }
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++) {
+            V total = sum[r][c][0];
+            for (int s = 1; s < unroll; s++) total += sum[r][c][s];
+            T t = 0;
+            for (int e = 0; e < lane; e++) t += total[e];
+            for (i64 e = j; e < d; e++) t += x[r][e] * p[c][e];
+            out[r * C + c] = t;
+        }
+}
+
+template <class T>
+inline T dot(const T* x, const T* y, i64 d) {
+    T out;
+    dots<1, 1>(&x, &y, d, &out);
+    return out;
+}
+
+// out[c] = x . (column c of p), columns d long and ld apart.
+template <class T>
+inline void project_columns(const T* x, const T* p, i64 ld, i64 columns, i64 d, T* out) {
+    i64 c = 0;
+    for (; c + 4 <= columns; c += 4) {
+        const T* q[4] = {p + c * ld, p + (c + 1) * ld, p + (c + 2) * ld, p + (c + 3) * ld};
+        dots<1, 4>(&x, q, d, out + c);
+    }
+    for (; c + 2 <= columns; c += 2) {
+        const T* q[2] = {p + c * ld, p + (c + 1) * ld};
+        dots<1, 2>(&x, q, d, out + c);
+    }
+    for (; c < columns; c++) out[c] = dot(x, p + c * ld, d);
+}
+
+template <class T>
+inline void axpy(T h, const T* x, T* y, i64 d) {
+#pragma omp simd
+    for (i64 j = 0; j < d; j++) y[j] += h * x[j];
+}
+
+// A d x q panel, column-major: any number of columns fills the vector registers.
+template <class T>
+struct DensePanel {
+    const DenseRows<T>& rows;
+    T* data;
+    i64 q;
+
+    DensePanel(const DenseRows<T>& r, T* buffer, i64 columns) : rows(r), data(buffer), q(columns) {
+        for (i64 s = 0; s < r.d * q; s++) data[s] = 0;
+    }
+    T& at(i64 j, i64 c) { return data[c * rows.d + j]; }
+    void project(const DenseRow<T>& x, T* out) const { project_columns(x.z, data, rows.d, q, rows.d, out); }
+    void update(const DenseRow<T>& x, const T* h, i64 columns) {
+        for (i64 c = 0; c < columns; c++) axpy(h[c], x.z, data + c * rows.d, rows.d);
+    }
+    // One step of the first column: column 0 += h last, then out = x . (columns 0, 1); returns |x|^2. One walk over the
+    // vectors does it all, and asks for the row after x while it goes.
+    T advance(const DenseRow<T>& last, T h, const DenseRow<T>& x, const DenseRow<T>& next, T* out) {
+        using L = Lanes<T, 32>;
+        using V = typename L::V;
+        constexpr i64 lane = 32 / i64(sizeof(T));
+        const i64 d = rows.d;
+        T *e = data, *u = data + d;
+        V e0{}, e1{}, u0{}, u1{}, n0{}, n1{};
+        i64 j = 0;
+        for (; j + 2 * lane <= d; j += 2 * lane) {
+            prefetch(next.z + j);
+            V x0 = L::get(x.z + j), x1 = L::get(x.z + j + lane);
+            V a0 = L::get(e + j) + h * L::get(last.z + j), a1 = L::get(e + j + lane) + h * L::get(last.z + j + lane);
+            L::put(e + j, a0);
+            L::put(e + j + lane, a1);
+            e0 += x0 * a0;
+            e1 += x1 * a1;
+            u0 += x0 * L::get(u + j);
+            u1 += x1 * L::get(u + j + lane);
+            n0 += x0 * x0;
+            n1 += x1 * x1;
+        }
+        e0 += e1;
+        u0 += u1;
+        n0 += n1;
+        T xe = 0, xu = 0, xx = 0;
+        for (int c = 0; c < lane; c++) {
+            xe += e0[c];
+            xu += u0[c];
+            xx += n0[c];
+        }
+        for (; j < d; j++) {
+            e[j] += h * last.z[j];
+            xe += x.z[j] * e[j];
+            xu += x.z[j] * u[j];
+            xx += x.z[j] * x.z[j];
+        }
+        out[0] = xe;
+        out[1] = xu;
+        return xx;
+    }
+    T squared_norm(const DenseRow<T>& x) const { return dot(x.z, x.z, rows.d); }
+};
+
+// -------------------------------------------------------------------------------- what the two kinds have in common
+
+template <class T, class I>
+inline i64 panel_size(const CsrRows<T, I>& rows, i64 columns) { return rows.d * padded(columns); }
+template <class T>
+inline i64 panel_size(const DenseRows<T>& rows, i64 columns) { return rows.d * columns; }
+template <class T, class I>
+inline i64 row_size(const CsrRows<T, I>&) { return 1; }
+template <class T>
+inline i64 row_size(const DenseRows<T>& rows) { return rows.d; }
+
+
+template <class T, class I>
+inline SparsePanel<T, I> make_panel(const CsrRows<T, I>& rows, T* buffer, i64 q) { return {rows, buffer, q}; }
+template <class T>
+inline DensePanel<T> make_panel(const DenseRows<T>& rows, T* buffer, i64 q) { return {rows, buffer, q}; }
+
+// Sparse rows are asked for well in advance; dense ones while the step before the last walks over its vectors.
+template <class T, class I>
+inline void prefetch_far(const CsrRows<T, I>& rows, const i64* order, i64 t, i64 m) {
+    if (t + AHEAD < m) prefetch_row(rows, order[t + AHEAD]);
+}
+template <class T>
+inline void prefetch_far(const DenseRows<T>&, const i64*, i64, i64) {}
+
+template <class T, class I>
+constexpr i64 ahead(const CsrRows<T, I>&) { return AHEAD; }
+template <class T>
+constexpr i64 ahead(const DenseRows<T>&) { return NEXT; }
+
+// The shift vector that stays outside the rows: sparse rows must not be filled in, dense ones have it subtracted.
+template <class T, class I>
+inline const double* lazy_shift(const CsrRows<T, I>& rows) { return rows.map.shift; }
+template <class T>
+inline const double* lazy_shift(const DenseRows<T>&) { return nullptr; }
+
+template <class T, class I>
+inline double dot_shift(const CsrRows<T, I>& rows, const SparseRow<T, I>& x, const double* m) {
+    double s = 0;
+    for (i64 k = 0; k < x.nnz; k++)
+        s += double(x.v[k]) * (rows.map.col_scale ? double(rows.map.col_scale[x.j[k]]) : 1.0) * m[x.j[k]];
+    return s;
+}
+template <class T>
+inline double dot_shift(const DenseRows<T>&, const DenseRow<T>&, const double*) { return 0; }
+
+template <class A, class B>
+inline double inner(const A* x, const B* y, i64 d, i64 sx = 1, i64 sy = 1) {
+    double s = 0;
+#pragma omp simd reduction(+ : s)
+    for (i64 j = 0; j < d; j++) s += double(x[j * sx]) * double(y[j * sy]);
+    return s;
+}
+
+template <class Rows>
+i64 Size<Rows>::panel(const Rows& rows, i64 columns) { return panel_size(rows, columns); }
+template <class Rows>
+i64 Size<Rows>::row(const Rows& rows) { return row_size(rows); }
+template <class Rows>
+i64 Size<Rows>::tile(const Rows& rows) { return TILE * row_size(rows); }
+
+// ---------------------------------------------------------------------------------------------------- products
+
+template <bool S, class T, class I>
+struct FusedRow {  // y = a (x^T W - b m^T W), U += a x y^T, for one chunk of columns
+    SparseRow<T, I> x;
+    const T* scale;
+    const T* W;
+    T* U;
+    i64 l;
+    double a, ab;
+    const double* mW;
+    T* P;
+    double* tail;
+    template <int C>
+    void run(i64 c) {
+        T y[C];
+        project_chunk<C, S>(x, scale, W + c, l, y);
+        for (int s = 0; s < C; s++) {
+            double yc = a * double(y[s]);
+            if (mW) {
+                yc -= ab * mW[c + s];
+                tail[c + s] += ab * yc;
+            }
+            if (P) P[c + s] = T(yc);
+            y[s] = T(a * yc);
+        }
+        update_chunk<C, S>(x, scale, y, U + c, l);
+    }
+};
+
+template <bool S, class T, class I>
+void product_rows(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, T* U, T* P,
+                  double* tail) {
+    for (i64 i = lo; i < hi; i++) {
+        SparseRow<T, I> x = row_of(rows, i, static_cast<T*>(nullptr));
+        double a = rows.map.a(i);
+        for_chunks(l, FusedRow<S, T, I>{x, rows.map.col_scale, W, U, l, a, a * rows.map.b(i), mW,
+                                        P ? P + i * l : nullptr, tail});
+    }
+}
+
+template <class T, class I>
+void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, T* U, T* P,
+             double* tail) {
+    if (rows.map.col_scale) product_rows<true>(rows, lo, hi, W, mW, l, U, P, tail);
+    else product_rows<false>(rows, lo, hi, W, mW, l, U, P, tail);
+}
+
+// Ut[c] += sum over a tile's rows of y[c][r] z_r for C columns: each row is loaded once for all of them. Sums of TILE
+// products are formed in T, then added in double: rounding does not grow with the number of rows.
+template <int C, class T>
+inline void add_tile(const T* const* z, const T (*y)[TILE], i64 d, double* Ut) {
+    const T *z0 = z[0], *z1 = z[1], *z2 = z[2], *z3 = z[3], *z4 = z[4], *z5 = z[5], *z6 = z[6], *z7 = z[7];
+    const T* last = y[C - 1];
+    double* ut = Ut + (C - 1) * d;
+#pragma omp simd
+    for (i64 j = 0; j < d; j++) {
+        Ut[j] += double(((y[0][0] * z0[j] + y[0][1] * z1[j]) + (y[0][2] * z2[j] + y[0][3] * z3[j])) +
+                        ((y[0][4] * z4[j] + y[0][5] * z5[j]) + (y[0][6] * z6[j] + y[0][7] * z7[j])));
+        if (C == 2)
+            ut[j] += double(((last[0] * z0[j] + last[1] * z1[j]) + (last[2] * z2[j] + last[3] * z3[j])) +
+                            ((last[4] * z4[j] + last[5] * z5[j]) + (last[6] * z6[j] + last[7] * z7[j])));
+    }
+}
+
+// C columns of a tile: y = Z W, then U += Z^T y. A short tile repeats its last row with weight zero.
+template <int C, class T>
+inline void product_tile(const DenseRows<T>& rows, i64 i, i64 count, const T* const* z, const T* Wt, i64 c, i64 l,
+                         double* Ut, T* P) {
+    const i64 d = rows.d;
+    const T* w[2] = {Wt + c * d, Wt + (c + C - 1) * d};
+    T y[C][TILE], out[4 * C];
+    for (i64 r = 0; r < TILE; r += 4) {
+        dots<4, C>(z + r, w, d, out);
+        for (i64 s = 0; s < 4; s++)
+            for (i64 q = 0; q < C; q++) {
+                if (r + s >= count) {
+                    y[q][r + s] = 0;
+                    continue;
+                }
+                double a = rows.map.a(i + r + s), yc = a * double(out[s * C + q]);
+                if (P) P[(i + r + s) * l + c + q] = T(yc);
+                y[q][r + s] = T(a * yc);
+            }
+    }
+    add_tile<C>(z, y, d, Ut + c * d);
+}
+
+template <class T>
+void product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* Wt, i64 l, double* Ut, T* P, T* tile) {
+    for (i64 i = lo; i < hi; i += TILE) {
+        const i64 count = hi - i < TILE ? hi - i : TILE;
+        const T* z[TILE];
+        for (i64 r = 0; r < TILE; r++) z[r] = r < count ? row_of(rows, i + r, tile + r * rows.d).z : z[count - 1];
+        i64 c = 0;
+        for (; c + 2 <= l; c += 2) product_tile<2>(rows, i, count, z, Wt, c, l, Ut, P);
+        if (c < l) product_tile<1>(rows, i, count, z, Wt, c, l, Ut, P);
+    }
+}
+
+template <class Rows>
+void row_norms(const Rows& rows, double* norms, typename Rows::T* scratch) {
+    using T = typename Rows::T;
+    const double* m = lazy_shift(rows);
+    double mm = m ? inner(m, m, rows.d) : 0;
+    T unused;
+    auto panel = make_panel(rows, &unused, 0);
+    for (i64 i = 0; i < rows.n; i++) {
+        auto x = row_of(rows, i, scratch);
+        double a = rows.map.a(i), b = rows.map.b(i), s = panel.squared_norm(x);
+        if (m) s += b * (b * mm - 2 * dot_shift(rows, x, m));
+        norms[i] = a * a * (s > 0 ? s : 0);
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------- moments
+
+template <class T>
+void moments(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, double factor, double* mean, double* M2,
+             double* total) {
+    i64 d = rows.d;
+    double W = 0;
+    const T* x0 = rows.X + lo * d;
+    for (i64 j = 0; j < d; j++) mean[j] = M2[j] = 0;
+    for (i64 i = lo; i < hi; i++) {
+        const T* x = rows.X + i * d;
+        double w = weight ? weight[i] : 1.0;
+        W += w;
+#pragma omp simd
+        for (i64 j = 0; j < d; j++) {
+            double t = factor * (double(x[j]) - double(x0[j]));
+            mean[j] += w * t;
+            M2[j] += w * t * t;
+        }
+    }
+    if (W > 0)
+        for (i64 j = 0; j < d; j++) {
+            double t = mean[j] / W;
+            M2[j] = M2[j] - t * mean[j];
+            mean[j] = factor * double(x0[j]) + t;
+        }
+    *total = W;
+}
+
+template <class T, class I>
+void moments(const CsrRows<T, I>& rows, const double* weight, double factor, double* mean, double* M2, double* first,
+             double* mass, double* total) {
+    i64 d = rows.d;
+    double W = 0;
+    for (i64 j = 0; j < d; j++) mean[j] = M2[j] = first[j] = mass[j] = 0;
+    for (i64 i = 0; i < rows.n; i++) {
+        SparseRow<T, I> x = row_of(rows, i, static_cast<T*>(nullptr));
+        double w = weight ? weight[i] : 1.0;
+        W += w;
+        if (w == 0) continue;
+        for (i64 k = 0; k < x.nnz; k++) {
+            i64 j = x.j[k];
+            double v = factor * double(x.v[k]);
+            if (mass[j] == 0) first[j] = v;
+            double t = v - first[j];
+            mass[j] += w;
+            mean[j] += w * t;
+            M2[j] += w * t * t;
+        }
+    }
+    for (i64 j = 0; j < d; j++) {  // the stored entries, then the zeros (Chan, Golub and LeVeque)
+        if (mass[j] == 0) continue;
+        double t = mean[j] / mass[j], stored = first[j] + t;
+        M2[j] = M2[j] - t * mean[j] + mass[j] * (W - mass[j]) / W * stored * stored;
+        mean[j] = stored * (mass[j] / W);
+    }
+    *total = W;
+}
+
+// ------------------------------------------------------------------------------------------- stochastic epochs
+
+template <class Rows>
+void vr_vector(const Rows& rows, typename Rows::T* w, const typename Rows::T* w0, const typename Rows::T* u,
+               const typename Rows::T* p, const typename Rows::T* V, const typename Rows::T* Q, i64 nV,
+               const i64* order, i64 m, double eta, const double* rho, typename Rows::T* panel_buffer,
+               typename Rows::T* scratch, double* f) {
+    using T = typename Rows::T;
+    const i64 d = rows.d;
+    const double* mu = lazy_shift(rows);
+    auto panel = make_panel(rows, panel_buffer, mu ? 3 : 2);  // e | u | m
+    for (i64 j = 0; j < d; j++) panel.at(j, 1) = u[j];
+    if (mu)
+        for (i64 j = 0; j < d; j++) panel.at(j, 2) = T(mu[j]);
+    const double uu = inner(u, u, d), um = mu ? inner(u, mu, d) : 0, mm = mu ? inner(mu, mu, d) : 0;
+
+    // w = alpha w0 + beta u + gamma m + V f + sigma e. Near the solution e is small, so its rounding is, too.
+    double alpha, beta, gamma, sigma, uw, me;
+    auto fold = [&] {  // w is current: start again from w = alpha w0 + e
+        double norm = std::sqrt(inner(w, w, d));
+        alpha = inner(w, w0, d) / norm;
+        beta = gamma = 0;
+        sigma = 1;
+        for (i64 s = 0; s < nV; s++) f[s] = 0;
+        for (i64 j = 0; j < d; j++) panel.at(j, 0) = T(double(w[j]) / norm - alpha * double(w0[j]));
+        uw = inner(w, u, d) / norm;
+        me = 0;
+        if (mu)
+            for (i64 j = 0; j < d; j++) me += mu[j] * double(panel.at(j, 0));
+    };
+    auto unfold = [&] {
+        for (i64 j = 0; j < d; j++) {
+            double t = alpha * double(w0[j]) + beta * double(u[j]) + sigma * double(panel.at(j, 0));
+            if (mu) t += gamma * mu[j];
+            for (i64 s = 0; s < nV; s++) t += f[s] * double(V[j * nV + s]);
+            w[j] = T(t);
+        }
+    };
+    fold();
+    T h = 0;
+    auto last = raw_row(rows, m ? order[0] : 0);
+    for (i64 t = 0; t < m; t++) {
+        prefetch_far(rows, order, t, m);
+        const i64 i = order[t];
+        auto x = row_of(rows, i, t % 2 ? scratch : scratch + row_size(rows));
+        T y[4];
+        const double xx = panel.advance(last, h, x, raw_row(rows, order[t + NEXT < m ? t + NEXT : t]), y);
+        const double a = rows.map.a(i), b = mu ? rows.map.b(i) : 0, xm = mu ? double(y[2]) : 0;
+        const double zu = a * (double(y[1]) - b * um), zm = a * (xm - b * mm);
+        double zz = a * a * (xx - 2 * b * xm + b * b * mm);
+        // z.w - z.w0, the control variate
+        double gap = (alpha - 1) * double(p[i]) + beta * zu + gamma * zm + sigma * a * (double(y[0]) - b * me);
+        for (i64 s = 0; s < nV; s++) {
+            double zv = Q[i * nV + s];
+            gap += f[s] * zv;
+            zz -= zv * zv;
+        }
+        const double zw = gap + double(p[i]), q = eta * (rho ? rho[i] : 1.0) * gap;
+        const double shrink =
+            1 / std::sqrt(1 + 2 * (q * zw + eta * uw) + q * q * zz + 2 * q * eta * zu + eta * eta * uu);
+        h = T(q * a / sigma);  // e += h x is left to the next step's walk
+        last = x;
+        me += double(h) * xm;
+        uw = (uw + q * zu + eta * uu) * shrink;
+        alpha *= shrink;
+        beta = (beta + eta) * shrink;
+        gamma = (gamma - q * a * b) * shrink;
+        sigma *= shrink;
+        for (i64 s = 0; s < nV; s++) f[s] = (f[s] - q * double(Q[i * nV + s])) * shrink;
+        if (!(sigma > FOLD && sigma < 1 / FOLD)) {
+            panel.update(last, &h, 1);
+            h = 0;
+            unfold();
+            fold();
+        }
+    }
+    panel.update(last, &h, 1);
+    unfold();
+}
+
+// out[c] (+)= sum_s x[s] M[s * l + c]
+inline void row_times(const double* x, const double* M, i64 l, double* out) {
+    for (i64 s = 0; s < l; s++) {
+        double xs = x[s];
+        const double* Ms = M + s * l;
+#pragma omp simd
+        for (i64 c = 0; c < l; c++) out[c] += xs * Ms[c];
+    }
+}
+
+template <class Rows>
+void vr_block(const Rows& rows, typename Rows::T* W, const typename Rows::T* W0, const typename Rows::T* U,
+              const typename Rows::T* P, const double* theta, i64 l, const i64* order, i64 m, double eta,
+              const double* rho, typename Rows::T* panel_buffer, typename Rows::T* scratch, double* small) {
+    using T = typename Rows::T;
+    const i64 d = rows.d;
+    const double* mu = lazy_shift(rows);
+    auto panel = make_panel(rows, panel_buffer, 2 * l + (mu ? 1 : 0));  // E | U | m
+    double *A = small, *K = A + l * l, *M = K + l * l, *S = M + l * l;  // W = W0 A + U S + m c^T + E, M = A - K
+    double *c_ = S + l * l, *mE = c_ + l, *mU = mE + l, *zU = mU + l, *y = zU + l, *pi = y + l;
+    T* x_ = reinterpret_cast<T*>(pi + l);   // 2 l + 1 projections, padded
+    T* h = x_ + (2 * l + 16);
+
+    for (i64 s = 0; s < l; s++)
+        for (i64 c = 0; c < l; c++) {
+            K[s * l + c] = A[s * l + c] = inner(W0 + s, W + c, d, l, l);
+            M[s * l + c] = S[s * l + c] = 0;
+        }
+    for (i64 c = 0; c < 2 * l + 16; c++) h[c] = 0;
+    for (i64 c = 0; c < l; c++) {
+        c_[c] = mE[c] = 0;
+        mU[c] = mu ? inner(U + c, mu, d, l, 1) : 0;
+    }
+    const double mm = mu ? inner(mu, mu, d) : 0;
+    for (i64 j = 0; j < d; j++) {
+        for (i64 c = 0; c < l; c++) {
+            double e = W[j * l + c];
+            for (i64 s = 0; s < l; s++) e -= double(W0[j * l + s]) * A[s * l + c];
+            panel.at(j, c) = T(e);
+            panel.at(j, l + c) = U[j * l + c];
+            if (mu) mE[c] += mu[j] * double(T(e));
+        }
+        if (mu) panel.at(j, 2 * l) = T(mu[j]);
+    }
+
+    for (i64 t = 0; t < m; t++) {
+        if (t + ahead(rows) < m) prefetch_row(rows, order[t + ahead(rows)]);
+        const i64 i = order[t];
+        auto x = row_of(rows, i, scratch);
+        panel.project(x, x_);
+        const double a = rows.map.a(i), b = mu ? rows.map.b(i) : 0, xm = mu ? double(x_[2 * l]) : 0;
+        const double zm = a * (xm - b * mm), r = rho ? rho[i] : 1.0;
+        for (i64 c = 0; c < l; c++) {
+            pi[c] = P[i * l + c];
+            zU[c] = a * (double(x_[l + c]) - b * mU[c]);
+            y[c] = a * (double(x_[c]) - b * mE[c]) + zm * c_[c];
+        }
+        row_times(pi, M, l, y);
+        row_times(zU, S, l, y);  // y = z^T W - p^T K
+        for (i64 c = 0; c < l; c++) {
+            y[c] *= r;
+            h[c] = T(eta * a * y[c]);
+            mE[c] += double(h[c]) * xm;
+            c_[c] -= eta * a * b * y[c];
+        }
+        panel.update(x, h, l);
+        for (i64 s = 0; s < l; s++) {
+            const double ps = eta * pi[s], ts = eta * theta[s];
+            double *Ks = K + s * l, *Ms = M + s * l, *Ss = S + s * l;
+#pragma omp simd
+            for (i64 c = 0; c < l; c++) {
+                double k = Ks[c], dk = ps * y[c] + ts * k;
+                Ss[c] += eta * k;
+                Ks[c] = k + dk;
+                Ms[c] -= dk;
+            }
+        }
+    }
+
+    for (i64 j = 0; j < d; j++)
+        for (i64 c = 0; c < l; c++) {
+            double w = panel.at(j, c);
+            for (i64 s = 0; s < l; s++)
+                w += double(W0[j * l + s]) * A[s * l + c] + double(U[j * l + s]) * S[s * l + c];
+            if (mu) w += mu[j] * c_[c];
+            W[j * l + c] = T(w);
+        }
+}
+
+// z = a (x - b m) written out in full.
+template <class T, class I>
+inline void write_row(const CsrRows<T, I>& rows, i64 i, T* z) {
+    const double a = rows.map.a(i), ab = a * rows.map.b(i);
+    const double* m = rows.map.shift;
+    for (i64 j = 0; j < rows.d; j++) z[j] = m ? T(-ab * m[j]) : T(0);
+    SparseRow<T, I> x = row_of(rows, i, z);
+    for (i64 k = 0; k < x.nnz; k++) {
+        double v = rows.map.col_scale ? double(x.v[k]) * double(rows.map.col_scale[x.j[k]]) : double(x.v[k]);
+        z[x.j[k]] += T(a * v);
+    }
+}
+template <class T>
+inline void write_row(const DenseRows<T>& rows, i64 i, T* z) {
+    const T a = T(rows.map.a(i));
+    const T* x = row_of(rows, i, z).z;
+    for (i64 j = 0; j < rows.d; j++) z[j] = a * x[j];
+}
+
+// Modified Gram-Schmidt on the rows of Wt (l x d).
+template <class T>
+inline void gram_schmidt(T* Wt, i64 l, i64 d) {
+    for (i64 c = 0; c < l; c++) {
+        T* w = Wt + c * d;
+        for (i64 s = 0; s < c; s++) axpy(T(-dot(Wt + s * d, w, d)), Wt + s * d, w, d);
+        T scale = T(1 / std::sqrt(double(dot(w, w, d))));
+        for (i64 j = 0; j < d; j++) w[j] *= scale;
+    }
+}
+
+template <class Rows>
+void vr_gram_schmidt(const Rows& rows, typename Rows::T* Wt, const typename Rows::T* Ut, const typename Rows::T* P,
+                     i64 l, const i64* order, i64 m, double eta, const double* rho, typename Rows::T* z) {
+    using T = typename Rows::T;
+    const i64 d = rows.d;
+    for (i64 t = 0; t < m; t++) {
+        const i64 i = order[t];
+        write_row(rows, i, z);
+        for (i64 c = 0; c < l; c++) {
+            T* w = Wt + c * d;
+            double gap = double(dot(z, w, d)) - double(P[i * l + c]);
+            axpy(T(eta * (rho ? rho[i] : 1.0) * gap), z, w, d);
+            axpy(T(eta), Ut + c * d, w, d);
+        }
+        gram_schmidt(Wt, l, d);
+    }
+}
+
+template <class Rows>
+void oja_block(const Rows& rows, typename Rows::T* W, i64 l, const i64* order, i64 m, const double* eta,
+               const double* rho, typename Rows::T* panel_buffer, typename Rows::T* scratch, double* small) {
+    using T = typename Rows::T;
+    const i64 d = rows.d;
+    const double* mu = lazy_shift(rows);
+    auto panel = make_panel(rows, panel_buffer, l + (mu ? 1 : 0));  // G | m, with W = G + m c^T
+    double *c_ = small, *mG = c_ + l;
+    T* x_ = reinterpret_cast<T*>(mG + l);
+    T* h = x_ + (l + 16);
+    for (i64 c = 0; c < l + 16; c++) h[c] = 0;
+    for (i64 c = 0; c < l; c++) {
+        c_[c] = 0;
+        mG[c] = mu ? inner(W + c, mu, d, l, 1) : 0;
+    }
+    const double mm = mu ? inner(mu, mu, d) : 0;
+    for (i64 j = 0; j < d; j++) {
+        for (i64 c = 0; c < l; c++) panel.at(j, c) = W[j * l + c];
+        if (mu) panel.at(j, l) = T(mu[j]);
+    }
+    for (i64 t = 0; t < m; t++) {
+        if (t + ahead(rows) < m) prefetch_row(rows, order[t + ahead(rows)]);
+        const i64 i = order[t];
+        auto x = row_of(rows, i, scratch);
+        panel.project(x, x_);
+        const double a = rows.map.a(i), b = mu ? rows.map.b(i) : 0, xm = mu ? double(x_[l]) : 0;
+        const double step = eta[t] * (rho ? rho[i] : 1.0) * a;
+        for (i64 c = 0; c < l; c++) {
+            double y = a * (double(x_[c]) + xm * c_[c] - b * (mG[c] + mm * c_[c]));
+            h[c] = T(step * y);
+            mG[c] += double(h[c]) * xm;
+            c_[c] -= step * b * y;
+        }
+        panel.update(x, h, l);
+    }
+    for (i64 j = 0; j < d; j++)
+        for (i64 c = 0; c < l; c++) W[j * l + c] = mu ? T(double(panel.at(j, c)) + mu[j] * c_[c]) : panel.at(j, c);
+}
+
+// ---------------------------------------------------------------------------------------------- instantiations
+
+#define VRPCA_FOR_ROWS(Rows)                                                                                        \
+    template struct Size<Rows>;                                                                                     \
+    template void row_norms(const Rows&, double*, Rows::T*);                                                        \
+    template void vr_vector(const Rows&, Rows::T*, const Rows::T*, const Rows::T*, const Rows::T*, const Rows::T*,  \
+                            const Rows::T*, i64, const i64*, i64, double, const double*, Rows::T*, Rows::T*,        \
+                            double*);                                                                               \
+    template void vr_block(const Rows&, Rows::T*, const Rows::T*, const Rows::T*, const Rows::T*, const double*,    \
+                           i64, const i64*, i64, double, const double*, Rows::T*, Rows::T*, double*);               \
+    template void vr_gram_schmidt(const Rows&, Rows::T*, const Rows::T*, const Rows::T*, i64, const i64*, i64,      \
+                                  double, const double*, Rows::T*);                                                 \
+    template void oja_block(const Rows&, Rows::T*, i64, const i64*, i64, const double*, const double*, Rows::T*,    \
+                            Rows::T*, double*);
+#define VRPCA_FOR_DENSE(T_)                                                                                          \
+    VRPCA_FOR_ROWS(DenseRows<T_>)                                                                                    \
+    template void product(const DenseRows<T_>&, i64, i64, const T_*, i64, double*, T_*, T_*);                        \
+    template void moments(const DenseRows<T_>&, i64, i64, const double*, double, double*, double*, double*);
+#define VRPCA_COMMA ,
+#define VRPCA_FOR_CSR(T_, I_)                                                                                        \
+    VRPCA_FOR_ROWS(CsrRows<T_ VRPCA_COMMA I_>)                                                                       \
+    template void product(const CsrRows<T_, I_>&, i64, i64, const T_*, const double*, i64, T_*, T_*, double*);       \
+    template void moments(const CsrRows<T_, I_>&, const double*, double, double*, double*, double*, double*, double*);
+
+VRPCA_FOR_DENSE(float)
+VRPCA_FOR_DENSE(double)
+VRPCA_FOR_CSR(float, std::int32_t)
+VRPCA_FOR_CSR(float, std::int64_t)
+VRPCA_FOR_CSR(double, std::int32_t)
+VRPCA_FOR_CSR(double, std::int64_t)
+
+}  // namespace VRPCA_ISA
+}  // namespace vrpca

@@ -1,0 +1,2 @@
+#define VRPCA_ISA baseline
+#include "kernels.inl"
