@@ -1,1 +1,29 @@
-__version__="0"
+"""Principal components and truncated SVD of large matrices, to the accuracy asked for, with a certificate."""
+
+from vrpca.certificate import Certificate
+from vrpca.data.source import Source
+from vrpca.decomposition import Decomposition, pca, svd
+from vrpca.errors import DataError, OptionError
+from vrpca.estimators import PCA, TruncatedSVD
+from vrpca.model_io import load, save
+from vrpca.run import Record, Status
+from vrpca.solvers.steps import Theory
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PCA",
+    "Certificate",
+    "DataError",
+    "Decomposition",
+    "OptionError",
+    "Record",
+    "Source",
+    "Status",
+    "Theory",
+    "TruncatedSVD",
+    "load",
+    "pca",
+    "save",
+    "svd",
+]

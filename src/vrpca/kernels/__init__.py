@@ -1,0 +1,47 @@
+"""The kernels, compiled or in NumPy, behind one import: ``VRPCA_KERNELS=reference`` selects the latter."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import scipy.sparse as sp
+
+choice = os.environ.get("VRPCA_KERNELS", "native")
+if choice == "native":
+    try:
+        from vrpca.kernels import _native as implementation
+    except ImportError as error:
+        raise ImportError(
+            f"vrpca's compiled kernels could not be loaded ({error}). Reinstall vrpca with a C++17 compiler at hand, or "
+            "set the environment variable VRPCA_KERNELS=reference to run (slowly) without them."
+        ) from error
+elif choice == "reference":
+    from vrpca.kernels import reference as implementation  # type: ignore[no-redef]
+else:
+    raise ImportError(f"VRPCA_KERNELS={choice!r} is not known: use 'native' or 'reference'.")
+
+product = implementation.product
+row_norms = implementation.row_norms
+moments = implementation.moments
+vr_vector = implementation.vr_vector
+vr_block = implementation.vr_block
+vr_gram_schmidt = implementation.vr_gram_schmidt
+oja_block = implementation.oja_block
+instruction_set = implementation.instruction_set
+
+
+def make_rows(
+    X: Any,
+    col_scale: Any = None,
+    shift: Any = None,
+    row_scale: Any = None,
+    row_shift: Any = None,
+    unit: float = 1.0,
+) -> Any:
+    """Rows ``z_i = a_i (x_i * s - b_i m)`` of a C-ordered array or a CSR matrix, as the kernels take them."""
+    if sp.issparse(X):
+        return implementation.csr_rows(
+            X.indptr, X.indices, X.data, X.shape[1], col_scale, shift, row_scale, row_shift, unit
+        )
+    return implementation.dense_rows(X, col_scale, shift, row_scale, row_shift, unit)

@@ -1,0 +1,160 @@
+"""How far from optimal an answer can be: bounds from W, A W and what is known of A on W's complement; nothing else.
+
+With ``R = A W - W Theta`` and C the restriction of A to the complement of W's span, let ``mu >= lambda_max(C)`` and
+``delta = theta_k - mu``. If ``delta > 0``, the sum of A's k largest eigenvalues is at most the sum of the k largest
+eigenvalues of ``Theta + R^T R / delta``. Without a gap, Ky Fan's inequality still bounds it by
+``theta_1 + ... + theta_k + k max(0, mu - theta_k) + sigma_1(R) + ... + sigma_k(R)``. The smaller of the two counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vrpca.linalg import cross
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A bound on an answer's suboptimality, and what it rests on.
+
+    Attributes
+    ----------
+    suboptimality : float
+        Bound on ``1 - tr(W^T A W) / (lambda_1 + ... + lambda_k)``.
+    kind : str
+        ``"exact"``: mu is known. ``"estimated"``: mu is estimated by a Krylov probe of the complement; small residuals
+        alone never prove that nothing larger was missed.
+    residuals : numpy.ndarray
+        ``|A w_j - theta_j w_j| / theta_1`` for each component.
+    angles : numpy.ndarray
+        Bound on the sine of the angle between each component and its eigenvector; 1 where its gap allows none.
+    mu : float
+        The value used for the largest eigenvalue outside the answer, relative to ``theta_1``.
+    """
+
+    suboptimality: float
+    kind: str
+    residuals: np.ndarray = field(repr=False)
+    angles: np.ndarray = field(repr=False)
+    mu: float = 0.0
+
+
+def certify(theta: np.ndarray, G: np.ndarray, k: int, d: int, mu: float, kind: str) -> Certificate:
+    """Bound the suboptimality of the k leading Ritz vectors.
+
+    Parameters
+    ----------
+    theta : numpy.ndarray
+        Ritz values, largest first; at least one.
+    G : numpy.ndarray
+        ``R^T R``.
+    k : int
+        Number of components that count.
+    d : int
+        Dimension of the space.
+    mu : float
+        (Estimate of) the largest eigenvalue outside the span of all Ritz vectors.
+    kind : str
+        How mu was found.
+    """
+    norms = np.sqrt(np.clip(np.diag(G), 0, None))[:k]
+    top = theta[0]
+    if len(theta) < k or not top > 0:
+        return Certificate(np.inf, kind, norms / max(top, np.finfo(float).tiny), np.ones(len(norms)), np.inf)
+    if len(theta) == d:  # W spans everything: nothing can be missed
+        return Certificate(0.0, "exact", norms / top, _angles(theta, norms, k, 0.0), 0.0)
+    best = min(_bound_with_gap(theta, G, k, mu), _bound_without_gap(theta, G, k, mu))
+    value = theta[:k].sum()
+    bound = max(0.0, float(1 - value / best))
+    return Certificate(bound, kind, norms / top, _angles(theta, norms, k, mu), float(mu / top))
+
+
+def _bound_with_gap(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> float:
+    delta = theta[k - 1] - mu
+    if delta <= 0:
+        return np.inf
+    return float(np.linalg.eigvalsh(np.diag(theta) + G / delta)[::-1][:k].sum())
+
+
+def _bound_without_gap(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> float:
+    singular = np.sqrt(np.clip(np.linalg.eigvalsh(G)[::-1][:k], 0, None))
+    return float(theta[:k].sum() + k * max(0.0, mu - theta[k - 1]) + singular.sum())
+
+
+def _angles(theta: np.ndarray, norms: np.ndarray, k: int, mu: float) -> np.ndarray:
+    """Sine of the angle to the eigenvector, at most |r_j| over the distance to the rest of the spectrum."""
+    below = np.append(theta, mu)[1 : k + 1]
+    above = np.append(np.inf, theta)[:k]
+    gap = np.minimum(theta[:k] - below, above - theta[:k]) - norms
+    return np.minimum(1.0, np.divide(norms, gap, out=np.ones(k), where=gap > 0))
+
+
+class Probe:
+    """Estimates the largest eigenvalue of A on the complement of W, one extra column per reading.
+
+    A locally optimal conjugate gradient iteration (Knyazev 2001) on one vector from a random start: the span of the
+    current vector, its residual and the last direction is searched, and only the residual needs a product with A.
+    """
+
+    def __init__(self, d: int, dtype: np.dtype, rng: np.random.Generator):
+        self.basis = np.zeros((d, 0), dtype)
+        self.image = np.zeros((d, 0), dtype)
+        self.column = rng.standard_normal(d).astype(dtype)
+        self.column /= np.linalg.norm(self.column)
+        self.value = 0.0
+        self.residual = np.inf
+        self.looks = 0
+
+    def update(self, image: np.ndarray, W: np.ndarray, U: np.ndarray) -> None:
+        """Take in ``image = A column`` and the current W, U = A W; choose the next column."""
+        self.looks += 1
+        S = np.column_stack([self.basis, self.column])
+        AS = np.column_stack([self.image, image])
+        C = cross(W, S).astype(S.dtype)
+        S -= W @ C
+        AS -= U @ C
+        Y, values = _leading_pairs(S, AS)
+        if Y is None:  # nothing is left outside W
+            self.value = self.residual = 0.0
+            self.basis, self.image = S[:, :0], AS[:, :0]
+            return
+        y = Y[:, 0]
+        v, Av = S @ y, AS @ y
+        step = np.append(0.0, y[1:])
+        length = np.linalg.norm(S @ step)
+        kept = np.column_stack([y, step / length] if length > 0 else [y])
+        self.basis, self.image = (S @ kept).astype(S.dtype), (AS @ kept).astype(S.dtype)
+        self.value = float(values[0])
+        r = Av - v * self.value
+        r -= W @ cross(W, r[:, None])[:, 0].astype(r.dtype)
+        self.residual = float(np.linalg.norm(r))
+        if self.residual > 0:
+            self.column = (r / self.residual).astype(S.dtype)
+
+    def bound(self, theta: np.ndarray) -> float:
+        """Estimate of lambda_max outside W: Ritz value plus residual, never above the trace that W leaves (tr A = 1).
+
+        The first looks from a random start say little: until there are three, only the trace counts.
+        """
+        left = max(0.0, 1.0 - float(theta.sum()))
+        return left if self.looks < 3 else min(self.value + self.residual, left)
+
+
+def _leading_pairs(S: np.ndarray, AS: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+    """Ritz pairs of A on span(S), largest first; directions that vanish or repeat are left out.
+
+    The columns had length 1 before W was taken out of them: what is left at the level of rounding counts as nothing.
+    """
+    M, H = cross(S, S), cross(S, AS)
+    scale = np.sqrt(np.diag(M))
+    keep = scale > 10 * np.finfo(S.dtype).eps
+    if not keep.any():
+        return None, np.zeros(0)
+    inverse = np.where(keep, 1 / np.where(keep, scale, 1.0), 0.0)
+    w, Q = np.linalg.eigh(M * np.outer(inverse, inverse))
+    good = w > 1e-6
+    T = inverse[:, None] * Q[:, good] / np.sqrt(w[good])
+    values, Y = np.linalg.eigh(T.T @ (H + H.T) @ T / 2)
+    return T @ Y[:, ::-1], values[::-1]

@@ -1,0 +1,186 @@
+"""Sources for data in memory: arrays of any order and number type, read-only memory maps, CSR, CSC and data frames."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from vrpca.data.source import Source, check_shape, working_dtype
+from vrpca.errors import DataError, DataTypeError
+
+BLOCK_BYTES = 4 << 20  # rows that must be converted are converted in pieces of this size
+
+
+def as_array(X: Any) -> np.ndarray:
+    """Return X as a plain 2-D array of numbers, a view where it is an array already."""
+    try:
+        X = np.asarray(X)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"X could not be read as a matrix of numbers: {error}. Pass rows of equal length.") from error
+    if X.dtype.kind == "O":
+        try:
+            X = X.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            kind = DataTypeError if isinstance(error, TypeError) else DataError
+            raise kind(f"X has entries that are not numbers: {error}. Convert or drop such columns.") from error
+    return X
+
+
+def walk(n: int, rows: int, rng: np.random.Generator | None) -> Iterator[slice]:
+    """Yield slices of at most `rows` rows that cover 0..n, in order or, with `rng`, in random order."""
+    starts = np.arange(0, n, max(rows, 1))
+    if rng is not None:
+        rng.shuffle(starts)
+    for start in starts:
+        yield slice(int(start), int(min(start + rows, n)))
+
+
+class Pieces:
+    """A source whose rows are converted piece by piece: `convert(slice)` gives a block."""
+
+    def __init__(self, shape: tuple[int, int], dtype: np.dtype, rows: int, convert: Callable[[slice], Any]):
+        self.shape = shape
+        self.dtype = dtype
+        self.rows = rows
+        self.convert = convert
+
+    def blocks(self, rng: np.random.Generator | None = None) -> Iterator[tuple[int, Any]]:
+        """Yield (first row, converted block)."""
+        for piece in walk(self.shape[0], self.rows, rng):
+            yield piece.start, self.convert(piece)
+
+
+def rows_that_fit(d: int, dtype: np.dtype) -> int:
+    """How many rows of d numbers make a piece."""
+    return max(1, BLOCK_BYTES // (d * dtype.itemsize))
+
+
+class ArraySource(Pieces):
+    """A NumPy array: one block where it is C-ordered float32 or float64, else pieces converted one by one."""
+
+    def __init__(self, X: np.ndarray):
+        check_shape(X.shape)
+        dtype = working_dtype(X.dtype)
+        self.X = X
+        self.whole = X.dtype == dtype and X.dtype.isnative and X.flags.c_contiguous and X.flags.aligned
+        rows = X.shape[0] if self.whole else rows_that_fit(X.shape[1], dtype)
+        super().__init__((X.shape[0], X.shape[1]), dtype, rows, self._piece)
+
+    def _piece(self, piece: slice) -> np.ndarray:
+        return self.X if self.whole else np.ascontiguousarray(self.X[piece], dtype=self.dtype)
+
+    def transposed(self) -> Source:
+        """The transposed view of the array."""
+        return ArraySource(self.X.T)
+
+
+def sparse_source(X: Any) -> Source:
+    """Return a scipy sparse matrix or array as a source; formats other than CSR and CSC become CSR."""
+    check_shape(X.shape)
+    working_dtype(X.dtype)
+    if X.format not in ("csr", "csc"):
+        X = X.tocsr()
+    if not X.has_canonical_format:  # duplicate or unsorted entries: the one case that needs a copy
+        X = X.copy()
+        X.sum_duplicates()
+    return CsrSource(X) if X.format == "csr" else CscSource(X)
+
+
+class CsrSource(Pieces):
+    """A CSR matrix: one block where it is float32 or float64, else the values are converted piece by piece."""
+
+    def __init__(self, X: Any):
+        dtype = working_dtype(X.dtype)
+        self.X = X
+        self.whole = X.dtype == dtype and X.dtype.isnative
+        per_row = max(1, X.nnz // X.shape[0])
+        rows = X.shape[0] if self.whole else rows_that_fit(per_row, dtype)
+        super().__init__((X.shape[0], X.shape[1]), dtype, rows, self._piece)
+
+    def _piece(self, piece: slice) -> Any:
+        X = self.X
+        if self.whole:
+            return X
+        lo, hi = X.indptr[piece.start], X.indptr[piece.stop]
+        parts = (X.data[lo:hi].astype(self.dtype), X.indices[lo:hi], X.indptr[piece.start : piece.stop + 1] - lo)
+        return sp.csr_array(parts, shape=(piece.stop - piece.start, X.shape[1]))
+
+    def transposed(self) -> Source:
+        """The transposed matrix, which is CSC."""
+        return CscSource(self.X.T)
+
+
+class CscSource(Pieces):
+    """A CSC matrix: rows are gathered into CSR blocks, an eighth of the matrix at a time."""
+
+    def __init__(self, X: Any):
+        self.X = X
+        dtype = working_dtype(X.dtype)
+        super().__init__((X.shape[0], X.shape[1]), dtype, -(-X.shape[0] // 8), self._piece)
+
+    def _piece(self, piece: slice) -> Any:
+        return self.X[piece].tocsr().astype(self.dtype, copy=False)
+
+    def transposed(self) -> Source:
+        """The transposed matrix, which is CSR."""
+        return CsrSource(self.X.T)
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X is a pandas or polars data frame; imports neither."""
+    for package in ("pandas", "polars"):
+        module = sys.modules.get(package)
+        if module is not None and isinstance(X, module.DataFrame):
+            return True
+    return False
+
+
+class FrameSource(Pieces):
+    """A pandas or polars data frame, turned into arrays piece by piece."""
+
+    def __init__(self, frame: Any):
+        check_shape(frame.shape)
+        self.frame = frame
+        dtype = np.result_type(*(working_dtype(_column_dtype(frame, name)) for name in frame.columns))
+        super().__init__(frame.shape, dtype, rows_that_fit(frame.shape[1], dtype), self._piece)
+
+    def _piece(self, piece: slice) -> np.ndarray:
+        part = self.frame[piece] if not hasattr(self.frame, "iloc") else self.frame.iloc[piece]
+        return np.ascontiguousarray(part.to_numpy(), dtype=self.dtype)
+
+    def transposed(self) -> Source:
+        """The transposed frame: its columns become rows."""
+        frame = self.frame
+
+        def columns(piece: slice) -> np.ndarray:
+            part = frame[:, piece] if not hasattr(frame, "iloc") else frame.iloc[:, piece]
+            return np.ascontiguousarray(part.to_numpy().T, dtype=self.dtype)
+
+        n, d = self.shape
+        return TransposedFrame(self, (d, n), self.dtype, rows_that_fit(n, self.dtype), columns)
+
+
+class TransposedFrame(Pieces):
+    """The columns of a frame as rows."""
+
+    def __init__(self, frame: FrameSource, *args: Any):
+        super().__init__(*args)
+        self.frame = frame
+
+    def transposed(self) -> Source:
+        """The frame as it was."""
+        return self.frame
+
+
+def _column_dtype(frame: Any, name: Any) -> np.dtype:
+    """The NumPy type of a frame's column, or an error that names the column."""
+    column = frame[name]
+    numeric = column.dtype.is_numeric() if hasattr(column.dtype, "is_numeric") else column.dtype.kind in "fiub"
+    boolean = str(column.dtype).lower() in ("bool", "boolean")
+    if not (numeric or boolean):
+        raise DataError(f"Column {name!r} is of type {column.dtype}: only numbers can be decomposed. Drop or encode it.")
+    return np.asarray(column[:1]).dtype if len(column) else np.dtype(float)

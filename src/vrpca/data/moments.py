@@ -1,0 +1,94 @@
+"""Mean and variance of every column in one reading: weighted, shifted, and safe from overflow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from vrpca import kernels
+from vrpca.data.source import Source
+from vrpca.errors import DataError
+
+SAFE = 1e60  # entries up to here can be squared and summed as they are
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Column moments of a source; `factor` times the data has this mean and this mean squared deviation."""
+
+    total: float
+    mean: np.ndarray
+    variance: np.ndarray
+    factor: float
+
+    @property
+    def second(self) -> np.ndarray:
+        """Mean square about zero, of `factor` times the data."""
+        return self.variance + self.mean**2
+
+
+def column_moments(source: Source, weights: np.ndarray | None, n_threads: int) -> Moments:
+    """Read the source once; raise if an entry is not finite.
+
+    Entries beyond 1e60 or below 1e-60 are scaled by a power of two so that their squares neither overflow nor vanish.
+    """
+    found = _accumulate(source, weights, n_threads, factor=None)
+    trace = found.second.sum()
+    if not np.isfinite(trace) or trace < SAFE**-2:  # not finite, overflown or vanished: look closer, and again
+        largest = _largest_entry(source)
+        found = _accumulate(source, weights, n_threads, factor=_power_of_two(largest))
+    return found
+
+
+def _accumulate(source: Source, weights: np.ndarray | None, n_threads: int, factor: float | None) -> Moments:
+    d = source.shape[1]
+    total, mean, M2 = 0.0, np.zeros(d), np.zeros(d)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start, X in source.blocks():
+            if factor is None:
+                factor = _first_factor(X)
+            weight = None if weights is None else weights[start : start + X.shape[0]]
+            w, block_mean, block_M2 = kernels.moments(kernels.make_rows(X), weight, factor, n_threads)
+            if w > 0:  # Chan, Golub and LeVeque's update
+                delta = block_mean - mean
+                mean += delta * (w / (total + w))
+                M2 += block_M2 + delta**2 * (total * (w / (total + w)))
+                total += w
+    return Moments(total, mean, M2 / total, 1.0 if factor is None else factor)
+
+
+def _first_factor(X: object) -> float:
+    values = X.data if sp.issparse(X) else X
+    head = np.asarray(values).reshape(-1)[:65536]
+    largest = float(np.max(np.abs(head), initial=0.0))
+    return 1.0 if 1 / SAFE < largest < SAFE or not np.isfinite(largest) else _power_of_two(largest)
+
+
+def _power_of_two(largest: float) -> float:
+    return 1.0 if largest == 0 else float(2.0 ** -np.round(np.log2(largest)))
+
+
+def _largest_entry(source: Source) -> float:
+    """The largest absolute entry; raises with its place where one is not finite."""
+    largest = 0.0
+    for start, X in source.blocks():
+        values = X.data if sp.issparse(X) else X
+        if not np.isfinite(values).all():
+            bad = np.argwhere(~np.isfinite(values))[0]
+            row, column = _place(X, bad)
+            what = "NaN" if np.isnan(values[tuple(bad)]) else "infinity"
+            raise DataError(
+                f"Input X contains {what} (row {start + row}, column {column}); it must hold finite numbers only. "
+                "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer)."
+            )
+        largest = max(largest, float(np.max(np.abs(values), initial=0.0)))
+    return largest
+
+
+def _place(X: object, bad: np.ndarray) -> tuple[int, int]:
+    if sp.issparse(X):
+        entry = int(bad[0])
+        return int(np.searchsorted(X.indptr, entry, side="right") - 1), int(X.indices[entry])
+    return int(bad[0]), int(bad[1])

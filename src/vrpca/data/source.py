@@ -1,0 +1,87 @@
+"""The data protocol, and how X of any supported kind becomes a source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import scipy.sparse as sp
+
+from vrpca.errors import DataError
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A matrix whose rows can be walked, block by block.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Rows and columns.
+    dtype : numpy.dtype
+        float32 or float64: the type of the blocks.
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+
+    def blocks(self, rng: np.random.Generator | None = None) -> Iterator[tuple[int, Any]]:
+        """Yield (number of the first row, block) over all rows, in order, or in random order with `rng`.
+
+        A block is a C-ordered array or a CSR matrix of this source's dtype. A source that can hand out everything at
+        once without a copy yields one block.
+        """
+        ...
+
+    def transposed(self) -> Source:
+        """Return the transposed matrix as a source."""
+        ...
+
+
+def working_dtype(dtype: np.dtype) -> np.dtype:
+    """float32 and float64 stay; types that float32 holds exactly become float32, the others float64."""
+    if dtype.kind == "c":
+        raise DataError("Complex data not supported: split X into its real and imaginary parts.")
+    if dtype.kind not in "fiub":
+        raise DataError(
+            f"X has entries of type {dtype}: only numbers can be decomposed. Convert or drop text, dates and objects."
+        )
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        raise DataError(f"X has entries of type {dtype}, which is not supported: convert X to float64.")
+    return np.dtype(np.float32 if dtype == np.float32 or dtype.itemsize <= 2 else np.float64)
+
+
+def check_shape(shape: tuple[int, ...]) -> None:
+    """Raise unless `shape` is that of a non-empty matrix."""
+    if len(shape) != 2:
+        raise DataError(
+            f"Expected a 2D array, got an array of shape {shape}. Reshape your data: X.reshape(-1, 1) if it has a "
+            "single feature, X.reshape(1, -1) if it is a single sample."
+        )
+    for count, what in zip(shape, ("sample", "feature"), strict=True):
+        if count == 0:
+            raise DataError(f"Found array with 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")
+
+
+def as_source(X: Any) -> Source:
+    """Return X as a source, without copying it.
+
+    Parameters
+    ----------
+    X : array-like, scipy sparse matrix or array, pandas or polars frame, or Source
+        The data, samples in rows.
+
+    Returns
+    -------
+    Source
+    """
+    from vrpca.data import arrays
+
+    if isinstance(X, Source):
+        return X
+    if sp.issparse(X):
+        return arrays.sparse_source(X)
+    if arrays.is_frame(X):
+        return arrays.FrameSource(X)
+    return arrays.ArraySource(arrays.as_array(X))

@@ -1,0 +1,218 @@
+"""The rows that a solver sees: centred, scaled and weighted without touching the data, on the cheaper side of X.
+
+A view stands for the matrix Z with rows ``z_i = a_i (x_i * s - b_i m)`` and for ``A = Z^T Z / n``. It is normalised so
+that ``tr A = 1``: solvers work in pure numbers, whatever the scale of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vrpca import kernels
+from vrpca.data.moments import Moments
+from vrpca.data.source import Source
+from vrpca.linalg import aligned_zeros
+
+PIECE = 32768  # row numbers drawn at a time
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive rows of a view, numbered from `start`, in the form that the kernels take."""
+
+    start: int
+    stop: int
+    rows: Any
+
+    def cut(self, per_row: np.ndarray | None) -> np.ndarray | None:
+        """The part of a per-row array that belongs to this block."""
+        return None if per_row is None else per_row[self.start : self.stop]
+
+
+@dataclass(frozen=True)
+class RowMap:
+    """The four optional arrays of ``z_i = a_i (x_i * s - b_i m)``."""
+
+    col_scale: np.ndarray | None = None
+    shift: np.ndarray | None = None
+    row_scale: np.ndarray | None = None
+    row_shift: np.ndarray | None = None
+
+
+class View:
+    """Z, walked block by block; counts every row it reads.
+
+    Parameters
+    ----------
+    source : Source
+        Where the rows come from.
+    row_map : RowMap
+        Centring, scaling, weights.
+    frobenius : float
+        ``|Z|_F`` before normalisation.
+    n_threads : int
+        Threads of the products.
+    support : numpy.ndarray or None
+        Which columns of Z are not zero, where known.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        row_map: RowMap,
+        frobenius: float,
+        n_threads: int,
+        support: np.ndarray | None = None,
+    ):
+        self.source = source
+        self.n, self.d = source.shape
+        self.dtype = source.dtype
+        self.map = row_map
+        self.frobenius = frobenius
+        self.unit = np.sqrt(self.n) / frobenius
+        self.n_threads = n_threads
+        self.support = support
+        self.rows_read = 0
+        self._whole: Block | None = None
+        self._norms: np.ndarray | None = None
+
+    @property
+    def passes(self) -> float:
+        """Readings of all the data so far, fractions included."""
+        return self.rows_read / self.n
+
+    def blocks(self, rng: np.random.Generator | None = None) -> Iterator[Block]:
+        """Walk over all rows, in order or in random block order."""
+        if self._whole is not None:
+            yield self._whole
+            return
+        for start, X in self.source.blocks(rng):
+            block = Block(start, start + X.shape[0], self._rows(start, X))
+            if X.shape[0] == self.n:
+                self._whole = block
+            yield block
+
+    def _rows(self, start: int, X: Any) -> Any:
+        m, stop = self.map, start + X.shape[0]
+        return kernels.make_rows(
+            X,
+            None if m.col_scale is None else m.col_scale.astype(self.dtype, copy=False),
+            m.shift,
+            None if m.row_scale is None else m.row_scale[start:stop],
+            None if m.row_shift is None else m.row_shift[start:stop],
+            self.unit,
+        )
+
+    def product(self, W: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
+        """Return ``A W`` by one reading; `P` (n x l), if given, receives ``Z W``."""
+        U = aligned_zeros(W.shape, self.dtype)
+        for block in self.blocks():
+            kernels.product(block.rows, W, U, block.cut(P), self.n_threads)
+        self.rows_read += self.n
+        U /= self.n
+        return U
+
+    def row_norms(self) -> np.ndarray:
+        """Return every ``|z_i|^2`` (their mean is 1); read once, then kept."""
+        if self._norms is None:
+            self._norms = np.empty(self.n)
+            for block in self.blocks():
+                kernels.row_norms(block.rows, block.cut(self._norms))
+            self.rows_read += self.n
+        return self._norms
+
+    def samples(self, m: int, rng: np.random.Generator, sampling: str) -> Iterator[tuple[Block, np.ndarray]]:
+        """Draw m rows, with replacement: yield (block, row numbers within it), blocks in random order.
+
+        Every block is given its share of the m draws: by rows for ``sampling="uniform"``, by squared norms for
+        ``"norm"``. A source that is one block is sampled exactly as the paper does.
+        """
+        norms = self.row_norms() if sampling == "norm" else None
+        whole = self.n if norms is None else norms.sum()
+        done, seen = 0, 0.0
+        for block in self.blocks(rng):
+            inside = block.cut(norms)
+            seen += block.stop - block.start if inside is None else inside.sum()
+            share = round(m * min(seen / whole, 1.0)) - done
+            done += share
+            cumulative = None if inside is None else np.cumsum(inside)
+            for piece in range(0, share, PIECE):
+                count = min(PIECE, share - piece)
+                yield block, _draw(block.stop - block.start, cumulative, count, rng)
+                self.rows_read += count
+
+    def importance(self, sampling: str) -> np.ndarray | None:
+        """Return the weight of each row's step, ``mean |z|^2 / |z_i|^2``, or None where all weights are 1."""
+        if sampling == "uniform":
+            return None
+        norms = self.row_norms()
+        return np.divide(norms.mean(), norms, out=np.zeros_like(norms), where=norms > 0)
+
+    def gram(self) -> np.ndarray:
+        """Return A itself (d x d), in double precision, by one reading."""
+        A = np.zeros((self.d, self.d))
+        for start, X in self.source.blocks():
+            for lo in range(0, X.shape[0], 1024):
+                Z = self._dense(start + lo, X[lo : lo + 1024])
+                A += Z.T @ Z
+        self.rows_read += self.n
+        return A / self.n
+
+    def _dense(self, start: int, X: Any) -> np.ndarray:
+        """A few rows of Z, in full and in double precision."""
+        m, rows = self.map, slice(start, start + X.shape[0])
+        Z = (X.toarray() if hasattr(X, "toarray") else X).astype(np.float64)
+        if m.col_scale is not None:
+            Z *= m.col_scale
+        if m.shift is not None:
+            Z -= m.shift if m.row_shift is None else np.outer(m.row_shift[rows], m.shift)
+        if m.row_scale is not None:
+            Z *= m.row_scale[rows, None]
+        Z *= self.unit
+        return Z
+
+
+def _draw(n: int, cumulative: np.ndarray | None, count: int, rng: np.random.Generator) -> np.ndarray:
+    if cumulative is None:
+        return rng.integers(n, size=count)
+    drawn = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")
+    return np.minimum(drawn, n - 1)
+
+
+def make_view(
+    source: Source,
+    moments: Moments,
+    *,
+    center: bool,
+    scale: bool,
+    weights: np.ndarray | None,
+    transpose: bool,
+    n_threads: int,
+) -> View:
+    """Return the view of a source that centres, scales and weights it; of its transpose with ``transpose=True``."""
+    n = source.shape[0]
+    row_weight = None if weights is None else np.sqrt(weights * (n / weights.sum()))
+    mean = moments.mean / moments.factor if center else None
+    square = moments.variance if center else moments.second
+    inverse = None
+    frobenius = np.sqrt(n * square.sum()) / moments.factor
+    if scale:
+        deviation = column_scale(moments)
+        inverse = 1 / deviation
+        frobenius = np.sqrt(n * (square * (inverse / moments.factor) ** 2).sum())
+    if not transpose:
+        shift = None if mean is None else mean if inverse is None else mean * inverse
+        return View(source, RowMap(inverse, shift, row_weight), frobenius, n_threads, square > 0)
+    shift = None if mean is None else np.ones(n) if row_weight is None else row_weight
+    return View(source.transposed(), RowMap(row_weight, shift, inverse, mean), frobenius, n_threads)
+
+
+def column_scale(moments: Moments) -> np.ndarray:
+    """Standard deviation (divisor n) of each column; 1 for columns that are constant up to rounding."""
+    deviation = np.sqrt(moments.variance)
+    constant = deviation <= 10 * np.finfo(float).eps * np.abs(moments.mean)
+    return np.where(constant, 1.0, deviation / moments.factor)

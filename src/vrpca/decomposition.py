@@ -1,0 +1,523 @@
+"""`svd` and `pca`: from X to a `Decomposition`, for people who do not want an estimator."""
+
+from __future__ import annotations
+
+import numbers
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypedDict, Unpack
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from vrpca.certificate import Certificate
+from vrpca.data.moments import Moments, column_moments
+from vrpca.data.source import Source, as_source
+from vrpca.data.view import View, column_scale, make_view
+from vrpca.errors import DataError, OptionError
+from vrpca.linalg import orthonormalise
+from vrpca.progress import progress_callback
+from vrpca.run import Limits, Outcome, Record, Run, Status
+from vrpca.solvers import SOLVERS, make_solver
+from vrpca.solvers.auto import choose
+from vrpca.solvers.options import Options
+from vrpca.solvers.steps import Theory
+
+FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
+
+
+class SolveOptions(TypedDict, total=False):
+    """The options that `svd`, `pca`, `PCA` and `TruncatedSVD` share; `PCA` describes them."""
+
+    solver: str
+    tol: float
+    max_passes: float
+    max_seconds: float | None
+    oversample: int | None
+    step: float | str
+    theory: Theory | None
+    epoch_length: int | None
+    sampling: str
+    control: str | None
+    deflate: bool
+    restarts: int
+    n_threads: int | None
+    random_state: int | np.random.RandomState | np.random.Generator | None
+    callback: Callable[[Record], Any] | None
+    verbose: bool
+
+
+DEFAULTS: SolveOptions = {
+    "solver": "auto",
+    "tol": 1e-8,
+    "max_passes": 100,
+    "max_seconds": None,
+    "oversample": None,
+    "step": "auto",
+    "theory": None,
+    "epoch_length": None,
+    "sampling": "uniform",
+    "control": None,
+    "deflate": False,
+    "restarts": 1,
+    "n_threads": None,
+    "random_state": None,
+    "callback": None,
+    "verbose": False,
+}
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """A truncated singular value decomposition ``Z ~ U diag(s) Vt`` of the (centred, scaled, weighted) data.
+
+    Attributes
+    ----------
+    U : numpy.ndarray or None
+        Left singular vectors, n x k, orthonormal columns; None if they were not asked for.
+    s : numpy.ndarray
+        Singular values, largest first.
+    Vt : numpy.ndarray
+        Right singular vectors (the principal axes), k x d, orthonormal rows.
+    mean : numpy.ndarray or None
+        The column means that were subtracted.
+    scale : numpy.ndarray or None
+        The column deviations that were divided by.
+    total_variance : float
+        ``|Z|_F^2``: the sum of all squared singular values.
+    n_samples : float
+        Number of rows, or the sum of their weights.
+    rank_limit : int
+        The most singular values that the data can have: rows that count, or columns.
+    status : Status
+        How the run ended, with advice.
+    n_passes : float
+        Readings of the data, the first look at means and norms included.
+    solver : str
+        The solver that did it.
+    reason : str
+        Why that solver was chosen.
+    certificate : Certificate
+        Bound on the suboptimality, and what it rests on.
+    history : list of Record
+        One record per look.
+    """
+
+    U: np.ndarray | None = field(repr=False)
+    s: np.ndarray
+    Vt: np.ndarray = field(repr=False)
+    mean: np.ndarray | None = field(repr=False)
+    scale: np.ndarray | None = field(repr=False)
+    total_variance: float
+    n_samples: float
+    rank_limit: int
+    status: Status
+    n_passes: float
+    solver: str
+    reason: str
+    certificate: Certificate
+    history: list[Record] = field(repr=False)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the certificate is below the tolerance."""
+        return self.status is Status.CONVERGED
+
+    @property
+    def explained_variance_ratio(self) -> np.ndarray:
+        """The part of the total that each component explains."""
+        return (self.s / np.sqrt(self.total_variance)) ** 2
+
+
+def svd(
+    X: Any,
+    k: int,
+    *,
+    center: bool = False,
+    scale: bool = False,
+    sample_weight: Any = None,
+    start: np.ndarray | None = None,
+    compute_u: bool = True,
+    **options: Unpack[SolveOptions],
+) -> Decomposition:
+    """Truncated singular value decomposition, to the accuracy that `tol` asks for.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix, data frame or Source of shape (n, d)
+        The data. It is not copied, changed or densified.
+    k : int
+        Number of singular triplets.
+    center : bool
+        Subtract the column means, implicitly.
+    scale : bool
+        Divide by the columns' standard deviations (divisor n), implicitly.
+    sample_weight : array-like of shape (n,), optional
+        Weight of each row: ``sum w_i z_i z_i^T`` is decomposed; a row of weight 2 counts as two rows.
+    start : array of shape (j, d), optional
+        Rows that span a guess of the right singular vectors.
+    compute_u : bool
+        Whether to return the left singular vectors.
+    **options
+        As for `vrpca.PCA`: `solver`, `tol`, `max_passes`, `random_state`, ...
+
+    Returns
+    -------
+    Decomposition
+
+    Examples
+    --------
+    >>> import numpy as np, vrpca
+    >>> X = np.random.default_rng(0).standard_normal((1000, 400)) * np.geomspace(1, 1e-3, 400)
+    >>> found = vrpca.svd(X, 3, solver="vr", random_state=0)
+    >>> found.converged, found.certificate.suboptimality < 1e-8
+    (True, True)
+    >>> bool(np.allclose(found.s, np.linalg.svd(X, compute_uv=False)[:3]))
+    True
+    """
+    if isinstance(k, bool) or not isinstance(k, numbers.Integral):
+        raise OptionError(f"k={k!r} must be an integer.")
+    return _decompose(X, int(k), center, scale, sample_weight, start, compute_u, options)
+
+
+def pca(
+    X: Any,
+    k: int | float | None = None,
+    *,
+    center: bool = True,
+    scale: bool = False,
+    sample_weight: Any = None,
+    start: np.ndarray | None = None,
+    compute_u: bool = True,
+    **options: Unpack[SolveOptions],
+) -> Decomposition:
+    """Principal component analysis: the truncated SVD of the centred data.
+
+    Parameters
+    ----------
+    X, center, scale, sample_weight, start, compute_u, **options
+        As for `svd`; centring is the default here.
+    k : int, float or None
+        Number of components; a fraction in (0, 1) for as many as explain that part of the variance; None for all
+        that are there, the numerical rank.
+
+    Returns
+    -------
+    Decomposition
+
+    Examples
+    --------
+    >>> import numpy as np, vrpca
+    >>> X = np.random.default_rng(0).standard_normal((500, 40)) * np.geomspace(1, 1e-3, 40)
+    >>> vrpca.pca(X, 0.9, random_state=0).s.shape
+    (7,)
+    """
+    return _decompose(X, k, center, scale, sample_weight, start, compute_u, options)
+
+
+def _decompose(
+    X: Any,
+    k: int | float | None,
+    center: bool,
+    scale: bool,
+    sample_weight: Any,
+    start: np.ndarray | None,
+    compute_u: bool,
+    given: SolveOptions,
+) -> Decomposition:
+    options = _checked(given)
+    source = as_source(X)
+    weights = check_weights(sample_weight, source.shape[0])
+    fraction = _check_k(k, source.shape)
+    everything = k is None
+    k = min(source.shape) if k is None else k
+    threads = n_threads(options["n_threads"])
+    moments = column_moments(source, weights, threads)
+    _check_variation(moments, center, weights, source.shape)
+
+    side = min(source.shape)
+    name, reason = options["solver"], "asked for"
+    if name == "auto":
+        guess = min(FIRST_GUESS if fraction else int(k), side)
+        name, reason = choose(max(source.shape), side, side if fraction and side <= 2000 else guess)
+    view = make_view(
+        source,
+        moments,
+        center=center,
+        scale=scale,
+        weights=weights,
+        transpose=prefer_transpose(source, name),
+        n_threads=threads,
+    )
+    solve = _Solve(view, name, options, rows_before=view.n)
+    if fraction:
+        outcome, k = solve.fraction(float(k))
+    else:
+        outcome = solve(int(k), _oriented(start, view, source, moments, center, scale, weights))
+    _warn(outcome, options["tol"], k)
+    weight = 1.0 if weights is None else float(weights.mean())
+    if everything:
+        k = _numerical_rank(outcome.iterate.P)
+    U, s, Vt = _triplets(outcome, view, source.shape, int(k), compute_u)
+    return Decomposition(
+        U,
+        s * s.dtype.type(np.sqrt(weight)),
+        Vt,
+        mean=moments.mean / moments.factor if center else None,
+        scale=column_scale(moments) if scale else None,
+        total_variance=weight * view.frobenius**2,
+        n_samples=weight * source.shape[0],
+        rank_limit=min(source.shape) if weights is None else min(int(np.count_nonzero(weights)), source.shape[1]),
+        status=outcome.status,
+        n_passes=outcome.rows_read / view.n,
+        solver=name,
+        reason=reason,
+        certificate=outcome.certificate,
+        history=outcome.history,
+    )
+
+
+class _Solve:
+    """Runs of one solver on one view: with restarts, and with k growing until a fraction is explained."""
+
+    def __init__(self, view: View, name: str, options: SolveOptions, rows_before: int):
+        self.view, self.name, self.options = view, name, options
+        self.rows_before = rows_before
+        self.rng = as_generator(options["random_state"])
+        self.limits = Limits(options["tol"], options["max_passes"], options["max_seconds"])
+
+    def __call__(self, k: int, W0: np.ndarray | None = None) -> Outcome:
+        """The best of `restarts` independent runs: the one with the largest objective."""
+        best: Outcome | None = None
+        for _ in range(self.options["restarts"]):
+            outcome = self._run(k, W0)
+            if best is None or outcome.iterate.objective(k) > best.iterate.objective(k):
+                best = outcome
+            if outcome.status is Status.INTERRUPTED:
+                break
+        assert best is not None
+        return Outcome(best.iterate, best.certificate, best.status, best.history, self._rows_read())
+
+    def _rows_read(self) -> int:
+        return self.rows_before + self.view.rows_read
+
+    def _run(self, k: int, W0: np.ndarray | None) -> Outcome:
+        o = self.options
+        columns = min(k + _oversample(o["oversample"], k, self.name), self.view.d)
+        solver = make_solver(
+            self.name,
+            self.view,
+            Options(columns, o["tol"], o["step"], o["theory"], o["epoch_length"], o["sampling"], o["control"]),
+            o["deflate"],
+        )
+        with progress_callback(o["verbose"], self.limits, o["callback"]) as callback:
+            run = Run(
+                solver, self.view, k, self.limits, self.rng, callback=callback, rows_before=self.rows_before
+            )
+            return run.solve(W0)
+
+    def fraction(self, fraction: float) -> tuple[Outcome, int]:
+        """Let k grow until the answer's Ritz values, which are lower bounds, explain the fraction."""
+        side = min(self.view.n, self.view.d)
+        k, W0 = side if self.name == "gram" else min(FIRST_GUESS, side), None
+        while True:
+            outcome = self(k, W0)
+            explained = np.cumsum(outcome.iterate.theta[:k])
+            if explained[-1] >= fraction or k == side or outcome.status is Status.INTERRUPTED:
+                needed = min(int(np.searchsorted(explained, fraction)) + 1, k)
+                certificate = outcome.iterate.certificate(needed)
+                return Outcome(outcome.iterate, certificate, outcome.status, outcome.history, outcome.rows_read), needed
+            k, W0 = min(2 * k, side), outcome.iterate.W
+
+
+def _oversample(asked: int | None, k: int, name: str) -> int:
+    """Extra columns: what the user says; else none for one vector, and for blocks at least two, to a multiple of 4."""
+    if asked is not None:
+        return asked
+    return 0 if k == 1 and name != "gram" else -(-(k + 2) // 4) * 4 - k
+
+
+def prefer_transpose(source: Source, solver: str) -> bool:
+    """Whether the other side of X is the cheaper one: its rows are features, its vectors have length n.
+
+    Sparse rows of a tall matrix come for free, those of its transpose have to be gathered: worth it only far from
+    square.
+    """
+    n, d = source.shape
+    sparse = type(source).__name__ in ("CsrSource", "CscSource")
+    return d > n if solver == "gram" or not sparse else d > 4 * n
+
+
+def _triplets(
+    outcome: Outcome, view: View, shape: tuple[int, int], k: int, compute_u: bool
+) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+    """U, s, Vt from the last snapshot: W holds one side's vectors, P = Z W the other's times the singular values."""
+    W, P = outcome.iterate.W[:, :k], outcome.iterate.P[:, :k]
+    norms = _column_norms(P)
+    order = np.argsort(-norms, kind="stable")
+    norms = norms[order]
+    s = norms * (view.frobenius / np.sqrt(view.n))
+    transposed = (view.n, view.d) != shape or view.source.shape != shape
+    other = _normalised(P[:, order], norms) if compute_u or transposed else None
+    left, right = (W[:, order], other) if transposed else (other, W[:, order])
+    signs = _signs(right)
+    Vt = np.ascontiguousarray((right * signs).T)
+    U = np.ascontiguousarray(left * signs) if compute_u and left is not None else None
+    return U, s.astype(view.dtype), Vt
+
+
+def _column_norms(P: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.einsum("ij,ij->j", P, P, dtype=np.float64))
+
+
+def _present(norms: np.ndarray, P: np.ndarray) -> np.ndarray:
+    """Which singular values are there at all, and not rounding."""
+    return norms > max(P.shape) * np.finfo(P.dtype).eps * norms.max()
+
+
+def _numerical_rank(P: np.ndarray) -> int:
+    norms = _column_norms(P)
+    return int(_present(norms, P).sum())
+
+
+def _normalised(P: np.ndarray, norms: np.ndarray) -> np.ndarray:
+    """P's columns at length 1; those that vanish up to rounding are replaced by any that make the basis orthonormal."""
+    good = _present(norms, P)
+    Q = np.zeros_like(P)
+    np.divide(P, norms, out=Q, where=good, casting="same_kind")
+    if not good.all():
+        Q[:, ~good] = np.random.default_rng(0).standard_normal((len(P), int((~good).sum())))
+        orthonormalise(Q)
+    return Q
+
+
+def _signs(V: np.ndarray) -> np.ndarray:
+    """The sign rule: the entry of largest magnitude of each right singular vector is positive."""
+    largest = V[np.argmax(np.abs(V), axis=0), np.arange(V.shape[1])]
+    return np.where(largest < 0, -1, 1).astype(V.dtype)
+
+
+def _oriented(
+    start: np.ndarray | None,
+    view: View,
+    source: Source,
+    moments: Moments,
+    center: bool,
+    scale: bool,
+    weights: np.ndarray | None,
+) -> np.ndarray | None:
+    """A guess of right singular vectors as columns for the view: as they are, or multiplied by Z on the other side."""
+    if start is None:
+        return None
+    start = np.atleast_2d(np.asarray(start, dtype=view.dtype))
+    if start.shape[1] != source.shape[1] or not np.isfinite(start).all():
+        raise OptionError(f"start must hold finite rows of length {source.shape[1]}, got shape {start.shape}.")
+    if view.d == source.shape[1] and view.source is source:
+        return start.T
+    upright = make_view(
+        source, moments, center=center, scale=scale, weights=weights, transpose=False, n_threads=view.n_threads
+    )
+    P = np.zeros((source.shape[0], len(start)), view.dtype)
+    upright.product(np.ascontiguousarray(start.T), P)
+    view.rows_read += view.n
+    return P
+
+
+def _checked(given: SolveOptions) -> SolveOptions:
+    """The options with defaults filled in, or an error that names the one that is wrong."""
+    unknown = set(given) - set(DEFAULTS)
+    if unknown:
+        raise TypeError(f"Unknown option {sorted(unknown)[0]!r}; the options are {', '.join(DEFAULTS)}.")
+    options: SolveOptions = {**DEFAULTS, **given}
+    if options["solver"] not in ("auto", *SOLVERS):
+        raise OptionError(f"solver={options['solver']!r} is not known: use one of {', '.join(['auto', *SOLVERS])}.")
+    for name, least in (("tol", 0), ("max_passes", 1)):
+        value = options[name]  # type: ignore[literal-required]
+        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not float(value) >= least:
+            raise OptionError(f"{name}={value!r} must be a number, at least {least}.")
+    for name, least in (("restarts", 1), ("oversample", 0), ("n_threads", 1)):
+        value = options[name]  # type: ignore[literal-required]
+        if value is None and name != "restarts":
+            continue
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+            raise OptionError(f"{name}={value!r} must be an integer, at least {least}.")
+    return options
+
+
+def _check_k(k: int | float | None, shape: tuple[int, int]) -> bool:
+    """Check the number of components; return whether it is a fraction of the variance."""
+    largest = min(shape)
+    if k is None:
+        return False
+    if isinstance(k, numbers.Integral) and not isinstance(k, bool):
+        if not 1 <= k <= largest:
+            raise OptionError(
+                f"n_components={k} must be between 1 and min(n_samples, n_features)={largest} for data of shape {shape}."
+            )
+        return False
+    if isinstance(k, numbers.Real) and not isinstance(k, bool) and 0 < k < 1:
+        return True
+    raise OptionError(f"n_components={k!r} must be an integer, a fraction in (0, 1), or None.")
+
+
+def check_weights(weights: Any, n: int) -> np.ndarray | None:
+    """Return the sample weights as an array of n non-negative finite numbers, or None."""
+    if weights is None:
+        return None
+    weights = np.asarray(weights, dtype=np.float64)
+    if weights.ndim == 0:
+        weights = np.full(n, float(weights))
+    if weights.shape != (n,):
+        raise OptionError(f"sample_weight.shape == {weights.shape}, expected {(n,)}: one weight per row.")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise OptionError("sample_weight must hold finite numbers that are not negative.")
+    if not weights.any():
+        raise OptionError("sample_weight is zero everywhere: at least one row must count.")
+    return weights
+
+
+def _check_variation(moments: Moments, center: bool, weights: np.ndarray | None, shape: tuple[int, int]) -> None:
+    """Raise where nothing varies: one row, constant rows, or zeros only."""
+    rows = shape[0] if weights is None else int(np.count_nonzero(weights))
+    if center and rows < 2:
+        raise DataError(f"PCA of n_samples = {rows} sample is not defined: centring one row leaves nothing.")
+    square = moments.variance if center else moments.second
+    rounding = (64 * np.finfo(float).eps * np.abs(moments.mean)) ** 2
+    if not (square > rounding).any():
+        raise DataError(
+            "X has no variance: all rows are equal. Remove constant columns, or check how X was made."
+            if center
+            else "X is zero everywhere: there is nothing to decompose."
+        )
+
+
+def _warn(outcome: Outcome, tol: float, k: int | float) -> None:
+    if outcome.status is Status.CONVERGED:
+        return
+    warnings.warn(
+        f"{k} component(s) were found with a suboptimality of at most {outcome.certificate.suboptimality:.1e} "
+        f"({outcome.certificate.kind}), not tol={tol:.1e}. {outcome.status.value}",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
+
+
+def n_threads(asked: int | None) -> int:
+    """The number of threads: as asked, or all cores that this process may use."""
+    if asked is not None:
+        return asked
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def as_generator(random_state: Any) -> np.random.Generator:
+    """A Generator from anything that scikit-learn takes as `random_state`, or from a Generator."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None:
+        return np.random.default_rng()
+    if isinstance(random_state, numbers.Integral):
+        return np.random.default_rng(int(random_state))
+    return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1, size=4))

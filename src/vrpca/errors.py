@@ -1,0 +1,13 @@
+"""The errors that users see. Each message names what was wrong, with the value, and what to do."""
+
+
+class DataError(ValueError):
+    """The data cannot be used as it is: wrong type, not finite, empty, constant, or a foreign file."""
+
+
+class OptionError(ValueError):
+    """An option's value is out of range, or does not fit the other options."""
+
+
+class DataTypeError(DataError, TypeError):
+    """The data hold things that are not numbers; also a TypeError, as scikit-learn's own checks raise."""

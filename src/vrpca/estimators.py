@@ -1,0 +1,438 @@
+"""`PCA` and `TruncatedSVD`, scikit-learn transformers: they validate, call the decomposition and store what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from vrpca.data.source import as_source
+from vrpca.decomposition import DEFAULTS, Decomposition, SolveOptions, pca, svd
+from vrpca.run import Record
+from vrpca.scores import scores
+from vrpca.sklearn_callbacks import CallbackSupportMixin, FitTask, with_callbacks
+from vrpca.solvers.steps import Theory
+
+_PARAMETERS = """solver : str, default="auto"
+        ``"vr"`` (the paper's Algorithm 1 and its block form), ``"oja"``, ``"power"``, ``"hybrid"`` (n Oja steps, then
+        `vr`), ``"gram"`` (A itself, for a small side), or ``"auto"``; `solver_` says what was taken.
+    tol : float, default=1e-8
+        Wanted suboptimality: ``1 - (variance explained) / (the most that so many components can explain)``. The run
+        stops when its certificate is below it.
+    max_passes : float, default=100
+        Readings of the data that may be spent. Not converging is a warning with a full result.
+    max_seconds : float, optional
+        Time that may be spent.
+    oversample : int, optional
+        Extra columns of the iterated block. By default none for one component, a few for more.
+    step : float or str, default="auto"
+        Step size in the units of the data (c of c/t for `oja`); ``"paper"`` (the default) for
+        ``1 / (mean squared row norm * sqrt n)``; ``"theory"`` for Theorem 1. A rule's step is halved when it proves too
+        long, a number is left alone.
+    theory : Theory, optional
+        The quantities of Theorem 1 for ``step="theory"``.
+    epoch_length : int, optional
+        Stochastic steps per epoch, n by default.
+    sampling : {"uniform", "norm"}, default="uniform"
+        How rows are drawn; ``"norm"`` in proportion to their squared norms, which a few heavy rows call for.
+    control : {"difference", "projection"}, optional
+        Control variate of `vr`: the paper's, or its projection form, which is the default for more than one component.
+    deflate : bool, default=False
+        Find the components one after the other (Remark 1's second option).
+    restarts : int, default=1
+        Independent runs, of which the one with the largest objective is kept.
+    n_threads : int, optional
+        Threads of the products; all cores by default.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed: the same number gives the same bits on the same machine with the same number of threads.
+    warm_start : bool, default=False
+        Start from the components of the last fit.
+    callback : callable, optional
+        Called with a `Record` after every look; a true return value stops the run.
+    verbose : bool, default=False
+        Show a progress bar on stderr."""
+
+_ATTRIBUTES = """components_ : ndarray of shape (n_components_, n_features)
+        The axes, rows of length 1; the entry of largest magnitude of each is positive.
+    explained_variance_ : ndarray of shape (n_components_,)
+        Variance along each axis.
+    explained_variance_ratio_ : ndarray of shape (n_components_,)
+        The same as a part of the total variance.
+    singular_values_ : ndarray of shape (n_components_,)
+        Singular values of the (centred, scaled, weighted) data.
+    n_components_ : int
+        Number of components.
+    n_features_in_, feature_names_in_, n_samples_
+        What was seen in fit.
+    certificate_ : Certificate
+        ``.suboptimality`` bounds how far from optimal the components can be; ``.kind`` says what that rests on.
+    converged_ : bool
+        Whether the certificate is below `tol`.
+    n_passes_ : float
+        Readings of the data, fractions included.
+    solver_ : str
+        The solver that did it, and `solver_reason_` why.
+    history_ : list of Record
+        Passes, seconds, objective, residual and bound after every look.
+    status_ : Status
+        How the run ended; ``.value`` is advice."""
+
+
+class _Decomposer(
+    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
+    """What the two estimators have in common."""
+
+    _parameter_constraints: dict = {}  # checked where they are used, with messages of our own
+
+    mean_: np.ndarray | None
+    scale_: np.ndarray | None
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Find the components of X.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, data frame or Source of shape (n_samples, n_features)
+            The data. It is not copied, changed or densified.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row; a row of weight 2 counts as two rows.
+
+        Returns
+        -------
+        self
+        """
+        source = as_source(X)
+        validate_data(self, X, skip_check_array=True)
+        task = FitTask(self, X, y)
+        found = self._decompose(source, sample_weight, self._start(), self._options(task))
+        self._store(found)
+        task.end()
+        return self
+
+    def _options(self, task: FitTask) -> SolveOptions:
+        """The parameters that the decomposition shares, with scikit-learn's callbacks joined to the user's."""
+        options: dict[str, Any] = {name: getattr(self, name) for name in DEFAULTS}
+        if task.context is not None:
+            options["callback"] = _both(self.callback, task.look)  # type: ignore[attr-defined]
+        return options  # type: ignore[return-value]
+
+    def _start(self) -> np.ndarray | None:
+        warm = self.warm_start and hasattr(self, "components_")  # type: ignore[attr-defined]
+        if warm and self.components_.shape[1] == self.n_features_in_:
+            return self.components_
+        return None
+
+    def _decompose(
+        self, source: Any, sample_weight: Any, start: np.ndarray | None, options: SolveOptions
+    ) -> Decomposition:
+        raise TypeError("Use PCA or TruncatedSVD.")
+
+    def _store(self, found: Decomposition) -> None:
+        self.components_ = found.Vt
+        self.singular_values_ = found.s
+        self.n_components_ = len(found.s)
+        self.n_samples_ = found.n_samples
+        self.explained_variance_ratio_ = found.explained_variance_ratio.astype(found.s.dtype)
+        self.certificate_ = found.certificate
+        self.converged_ = found.converged
+        self.n_passes_ = found.n_passes
+        self.solver_ = found.solver
+        self.solver_reason_ = found.reason
+        self.history_ = found.history
+        self.status_ = found.status
+        self.n_iter_ = max(1, found.history[-1].epoch)
+
+    def transform(self, X: Any) -> Any:
+        """Project X onto the components.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, data frame or Source of shape (n_samples, n_features)
+            The data, one row or more.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components_)
+        """
+        check_is_fitted(self)
+        source = as_source(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return scores(source, self.components_, self.mean_, self.scale_)
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Map scores back to the space of the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components_)
+            Scores, as `transform` returns them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        back = check_array(X, dtype=[np.float64, np.float32]) @ self.components_
+        if self.scale_ is not None:
+            back *= self.scale_
+        if self.mean_ is not None:
+            back += self.mean_
+        return back
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class PCA(_Decomposer):
+    __doc__ = f"""Principal component analysis to the accuracy that `tol` asks for, with a certificate.
+
+    Dense or sparse: sparse data are centred without becoming dense.
+
+    Parameters
+    ----------
+    n_components : int, float or None, default=None
+        Number of components; a fraction in (0, 1) for as many as explain that part of the variance; None for all that
+        are there, the numerical rank.
+    {_PARAMETERS}
+    center : bool, default=True
+        Subtract the column means, implicitly.
+    scale : bool, default=False
+        Divide by the columns' standard deviations (divisor n), implicitly.
+    whiten : bool, default=False
+        Scale the scores to unit variance; directions without variance give zeros.
+
+    Attributes
+    ----------
+    {_ATTRIBUTES}
+    mean_ : ndarray of shape (n_features,) or None
+        The means that are subtracted.
+    scale_ : ndarray of shape (n_features,) or None
+        The deviations that are divided by.
+    noise_variance_ : float
+        Mean of the discarded eigenvalues.
+
+    Examples
+    --------
+    >>> import numpy as np, vrpca
+    >>> X = np.random.default_rng(0).standard_normal((1000, 50)) * np.geomspace(1, 0.01, 50)
+    >>> model = vrpca.PCA(3, random_state=0).fit(X)
+    >>> model.transform(X).shape
+    (1000, 3)
+    >>> model.converged_, model.certificate_.kind
+    (True, 'exact')
+    """
+
+    def __init__(
+        self,
+        n_components: int | float | None = None,
+        *,
+        solver: str = "auto",
+        tol: float = 1e-8,
+        max_passes: float = 100,
+        max_seconds: float | None = None,
+        center: bool = True,
+        scale: bool = False,
+        whiten: bool = False,
+        oversample: int | None = None,
+        step: float | str = "auto",
+        theory: Theory | None = None,
+        epoch_length: int | None = None,
+        sampling: str = "uniform",
+        control: str | None = None,
+        deflate: bool = False,
+        restarts: int = 1,
+        n_threads: int | None = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+        callback: Callable[[Record], Any] | None = None,
+        verbose: bool = False,
+    ):
+        self.n_components = n_components
+        self.solver = solver
+        self.tol = tol
+        self.max_passes = max_passes
+        self.max_seconds = max_seconds
+        self.center = center
+        self.scale = scale
+        self.whiten = whiten
+        self.oversample = oversample
+        self.step = step
+        self.theory = theory
+        self.epoch_length = epoch_length
+        self.sampling = sampling
+        self.control = control
+        self.deflate = deflate
+        self.restarts = restarts
+        self.n_threads = n_threads
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.callback = callback
+        self.verbose = verbose
+
+    def _decompose(
+        self, source: Any, sample_weight: Any, start: np.ndarray | None, options: SolveOptions
+    ) -> Decomposition:
+        return pca(
+            source,
+            self.n_components,
+            center=self.center,
+            scale=self.scale,
+            sample_weight=sample_weight,
+            start=start,
+            compute_u=False,
+            **options,
+        )
+
+    def _store(self, found: Decomposition) -> None:
+        super()._store(found)
+        self.mean_ = found.mean
+        self.scale_ = found.scale
+        degrees = found.n_samples - 1 if found.n_samples > 1 and self.center else found.n_samples
+        variance = (found.s.astype(np.float64) / np.sqrt(degrees)) ** 2
+        self.explained_variance_ = variance.astype(found.s.dtype)
+        left = found.rank_limit - len(found.s)
+        rest = found.total_variance / degrees - variance.sum()
+        self.noise_variance_ = max(0.0, rest / left) if left > 0 else 0.0
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Project X onto the components, and whiten the scores if asked for.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, data frame or Source of shape (n_samples, n_features)
+            The data, one row or more.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components_)
+        """
+        projected = super().transform(X)
+        if self.whiten:
+            projected *= self._whitening().astype(projected.dtype)
+        return projected
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Map scores back to the space of the data, undoing the whitening.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components_)
+            Scores, as `transform` returns them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        if self.whiten:
+            X = check_array(X, dtype=[np.float64, np.float32]) * np.sqrt(self.explained_variance_)
+        return super().inverse_transform(X)
+
+    def _whitening(self) -> np.ndarray:
+        """One over the deviation along each axis; zero where there is none up to rounding."""
+        deviation = np.sqrt(self.explained_variance_.astype(np.float64))
+        rounding = max(self.components_.shape[1], 10) * np.finfo(self.components_.dtype).eps * deviation[0]
+        return np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > rounding)
+
+
+class TruncatedSVD(_Decomposer):
+    __doc__ = f"""Truncated singular value decomposition of the data as they are: no centring.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of components.
+    {_PARAMETERS}
+
+    Attributes
+    ----------
+    {_ATTRIBUTES}
+
+    Examples
+    --------
+    >>> import scipy.sparse, vrpca
+    >>> X = scipy.sparse.random_array((500, 300), density=0.05, format="csr", rng=0)
+    >>> vrpca.TruncatedSVD(2, random_state=0).fit_transform(X).shape
+    (500, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        solver: str = "auto",
+        tol: float = 1e-8,
+        max_passes: float = 100,
+        max_seconds: float | None = None,
+        oversample: int | None = None,
+        step: float | str = "auto",
+        theory: Theory | None = None,
+        epoch_length: int | None = None,
+        sampling: str = "uniform",
+        control: str | None = None,
+        deflate: bool = False,
+        restarts: int = 1,
+        n_threads: int | None = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+        callback: Callable[[Record], Any] | None = None,
+        verbose: bool = False,
+    ):
+        self.n_components = n_components
+        self.solver = solver
+        self.tol = tol
+        self.max_passes = max_passes
+        self.max_seconds = max_seconds
+        self.oversample = oversample
+        self.step = step
+        self.theory = theory
+        self.epoch_length = epoch_length
+        self.sampling = sampling
+        self.control = control
+        self.deflate = deflate
+        self.restarts = restarts
+        self.n_threads = n_threads
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.callback = callback
+        self.verbose = verbose
+
+    def _decompose(
+        self, source: Any, sample_weight: Any, start: np.ndarray | None, options: SolveOptions
+    ) -> Decomposition:
+        return svd(source, self.n_components, sample_weight=sample_weight, start=start, compute_u=False, **options)
+
+    def _store(self, found: Decomposition) -> None:
+        super()._store(found)
+        self.mean_ = self.scale_ = None
+
+    @property
+    def explained_variance_(self) -> np.ndarray:
+        """Mean square of the scores along each axis."""
+        check_is_fitted(self)
+        return self.singular_values_**2 / self.n_samples_
+
+
+def _both(first: Callable[[Record], Any] | None, second: Callable[[Record], Any]) -> Callable[[Record], bool]:
+    """A callback that calls both and stops when one of them wants to."""
+
+    def call(record: Record) -> bool:
+        stop = bool(first(record)) if first is not None else False
+        return bool(second(record)) or stop
+
+    return call
+

@@ -1,0 +1,177 @@
+"""The kernels in NumPy: the specification of what the compiled ones compute, step by step and in double precision.
+
+Every function has the name, the arguments and the in-place effects of its compiled twin, and is given the same random
+row numbers. ``VRPCA_KERNELS=reference`` makes the whole package run on this file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+Array = np.ndarray
+
+
+class Rows:
+    """Rows ``z_i = a_i (x_i * s - b_i m)`` of a dense or CSR matrix X, never stored.
+
+    a is ``unit * row_scale``, s ``col_scale``, b ``row_shift``, m ``shift``; None stands for ones (for m: no shift).
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        col_scale: Array | None,
+        shift: Array | None,
+        row_scale: Array | None,
+        row_shift: Array | None,
+        unit: float,
+    ):
+        n, d = X.shape
+        self.X = X
+        self.s = np.ones(d) if col_scale is None else col_scale.astype(float)
+        self.m = np.zeros(d) if shift is None else shift
+        self.a = np.full(n, unit) if row_scale is None else unit * row_scale
+        self.b = np.ones(n) if row_shift is None else row_shift
+
+    def z(self, i: int) -> Array:
+        """Row i, in full."""
+        x = self.X[[i]].toarray()[0] if sp.issparse(self.X) else self.X[i]
+        return self.a[i] * (x.astype(float) * self.s - self.b[i] * self.m)
+
+
+def dense_rows(X: Array, col_scale: Any, shift: Any, row_scale: Any, row_shift: Any, unit: float) -> Rows:
+    """Rows of a C-ordered array."""
+    return Rows(X, col_scale, shift, row_scale, row_shift, unit)
+
+
+def csr_rows(
+    indptr: Array,
+    indices: Array,
+    values: Array,
+    columns: int,
+    col_scale: Any,
+    shift: Any,
+    row_scale: Any,
+    row_shift: Any,
+    unit: float,
+) -> Rows:
+    """Rows of a CSR matrix."""
+    X = sp.csr_array((values, indices, indptr), shape=(len(indptr) - 1, columns))
+    return Rows(X, col_scale, shift, row_scale, row_shift, unit)
+
+
+def product(rows: Rows, W: Array, U: Array, P: Array | None, threads: int) -> None:
+    """``U += Z^T (Z W)``; P receives ``Z W``."""
+    W = W.astype(float)
+    Y = rows.a[:, None] * (_times(rows.X, rows.s[:, None] * W) - np.outer(rows.b, rows.m @ W))
+    T = rows.a[:, None] * Y
+    U += (rows.s[:, None] * _times(rows.X.T, T) - np.outer(rows.m, rows.b @ T)).astype(U.dtype)
+    if P is not None:
+        P[...] = Y
+
+
+def _times(X: Any, Y: Array) -> Array:
+    return X @ Y if sp.issparse(X) else X.astype(float) @ Y
+
+
+def row_norms(rows: Rows, norms: Array) -> None:
+    """``norms[i] = |z_i|^2``."""
+    for i in range(rows.X.shape[0]):
+        z = rows.z(i)
+        norms[i] = z @ z
+
+
+def moments(rows: Rows, weight: Array | None, factor: float, threads: int) -> tuple[float, Array, Array]:
+    """Total weight, weighted mean and weighted sum of squared deviations of ``factor * x``, per column."""
+    n, d = rows.X.shape
+    w = np.ones(n) if weight is None else weight
+    total, mean, M2 = 0.0, np.zeros(d), np.zeros(d)
+    for i in range(n):
+        if w[i] == 0:
+            continue
+        x = factor * (rows.X[[i]].toarray()[0] if sp.issparse(rows.X) else rows.X[i]).astype(float)
+        total += w[i]
+        delta = x - mean
+        mean += delta * (w[i] / total)
+        M2 += w[i] * delta * (x - mean)
+    return total, mean, M2
+
+
+def vr_vector(
+    rows: Rows,
+    w: Array,
+    w0: Array,
+    u: Array,
+    p: Array,
+    V: Array | None,
+    Q: Array | None,
+    order: Array,
+    eta: float,
+    rho: Array | None,
+    threads: int = 1,
+) -> None:
+    """The inner loop of Algorithm 1; with V, every row is projected onto V's complement (Remark 1, deflation)."""
+    v = w.astype(float)
+    for i in order:
+        z = rows.z(i)
+        if V is not None:
+            z = z - V @ (V.T @ z)
+        v += eta * ((1.0 if rho is None else rho[i]) * z * (z @ v - p[i]) + u)
+        v /= np.linalg.norm(v)
+    w[...] = v
+
+
+def vr_block(
+    rows: Rows,
+    W: Array,
+    W0: Array,
+    U: Array,
+    P: Array,
+    theta: Array,
+    order: Array,
+    eta: float,
+    rho: Array | None,
+    threads: int = 1,
+) -> None:
+    """The block step with the projection control variate; linear from the left, so not orthonormalised."""
+    V = W.astype(float)
+    for i in order:
+        z, K = rows.z(i), W0.T @ V
+        V += eta * ((1.0 if rho is None else rho[i]) * np.outer(z, z @ V - P[i] @ K) + U @ K)
+    W[...] = V
+
+
+def vr_gram_schmidt(rows: Rows, W: Array, U: Array, P: Array, order: Array, eta: float, rho: Array | None) -> None:
+    """Remark 1 to the letter: the difference ``W - W0`` as control variate, Gram-Schmidt at every step."""
+    V = W.astype(float)
+    for i in order:
+        z = rows.z(i)
+        V += eta * ((1.0 if rho is None else rho[i]) * np.outer(z, z @ V - P[i]) + U)
+        V = _gram_schmidt(V)
+    W[...] = V
+
+
+def _gram_schmidt(V: Array) -> Array:
+    V = V.copy()
+    for c in range(V.shape[1]):
+        for s in range(c):
+            V[:, c] -= (V[:, s] @ V[:, c]) * V[:, s]
+        V[:, c] /= np.linalg.norm(V[:, c])
+    return V
+
+
+def oja_block(rows: Rows, W: Array, order: Array, eta: Array, rho: Array | None) -> None:
+    """Oja's steps ``W <- W + eta_t z z^T W``; linear from the left, so not orthonormalised."""
+    V = W.astype(float)
+    for t, i in enumerate(order):
+        z = rows.z(i)
+        V += eta[t] * (1.0 if rho is None else rho[i]) * np.outer(z, z @ V)
+    W[...] = V
+
+
+def instruction_set() -> str:
+    """The name under which this implementation shows up in reports."""
+    return "reference"

@@ -1,0 +1,64 @@
+"""The solvers, by name. A new one is a file with the four methods of `Solver` and a line in `SOLVERS`."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from vrpca.data.view import View
+from vrpca.errors import OptionError
+from vrpca.solvers.deflation import Deflation
+from vrpca.solvers.gram import Gram
+from vrpca.solvers.hybrid import Hybrid
+from vrpca.solvers.iterate import Iterate
+from vrpca.solvers.oja import Oja
+from vrpca.solvers.options import Options
+from vrpca.solvers.power import Power
+from vrpca.solvers.steps import Step
+from vrpca.solvers.vr import VR
+
+
+class Solver(Protocol):
+    """What the run asks of a solver. It sees views and small matrices; it never times, prints or stops by itself.
+
+    Attributes
+    ----------
+    name : str
+        The name in the registry.
+    monotone : bool
+        Whether a step that lowers the objective means that the step size is too long.
+    max_epochs : int or None
+        Number of steps after which there is nothing left to do.
+    step_rule : Step or None
+        The step size, which the run may ask to be halved.
+    """
+
+    name: str
+    monotone: bool
+    max_epochs: int | None
+    step_rule: Step | None
+
+    def passes_per_step(self, view: View) -> float:
+        """Readings of the data that one step takes."""
+        ...
+
+    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
+        """The first iterate."""
+        ...
+
+    def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
+        """The next iterate."""
+        ...
+
+
+SOLVERS: dict[str, Any] = {"vr": VR, "oja": Oja, "power": Power, "hybrid": Hybrid, "gram": Gram}
+
+
+def make_solver(name: str, view: View, options: Options, deflate: bool) -> Solver:
+    """Return the solver of this name, ready to start."""
+    if name not in SOLVERS:
+        raise OptionError(f"solver={name!r} is not known: use one of {', '.join(['auto', *SOLVERS])}.")
+    if deflate and name != "vr":
+        raise OptionError(f"deflate=True goes with solver='vr', not with {name!r}.")
+    return Deflation(view, options) if deflate else SOLVERS[name](view, options)

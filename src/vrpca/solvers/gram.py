@@ -1,0 +1,43 @@
+"""The eigenvectors of A itself, where A (d x d) fits: one reading, exact."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.linalg
+
+from vrpca.certificate import Probe
+from vrpca.data.view import View
+from vrpca.linalg import aligned_zeros
+from vrpca.solvers.iterate import Iterate, snapshot
+from vrpca.solvers.options import Options
+
+
+class Gram:
+    """A by one reading, LAPACK's eigenvectors, and one more reading that shows how exact they are."""
+
+    name = "gram"
+    monotone = True
+    max_epochs = 0
+    step_rule = None
+
+    def __init__(self, view: View, options: Options):
+        self.options = options
+
+    def passes_per_step(self, view: View) -> float:
+        """Nothing is left to do after the start."""
+        return 0.0
+
+    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
+        """All of it."""
+        l = self.options.columns
+        values, V = scipy.linalg.eigh(view.gram(), driver="evr")
+        W = aligned_zeros((view.d, l), view.dtype)
+        W[...] = V[:, ::-1][:, :l]
+        it = snapshot(view, W, Probe(view.d, view.dtype, rng))
+        return replace(it, outside=float(values[::-1][l]) if l < view.d else 0.0)
+
+    def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
+        """The same again: there is nothing to improve."""
+        return it

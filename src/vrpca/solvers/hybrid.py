@@ -1,0 +1,24 @@
+"""The paper's hybrid: n of Oja's steps, whose decaying size suits the beginning, then VR-PCA."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vrpca.certificate import Probe
+from vrpca.data.view import View
+from vrpca.solvers.iterate import Iterate, random_start, snapshot
+from vrpca.solvers.oja import oja_steps
+from vrpca.solvers.steps import oja_step
+from vrpca.solvers.vr import VR
+
+
+class Hybrid(VR):
+    """VR-PCA from where Oja's algorithm got in one pass."""
+
+    name = "hybrid"
+
+    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
+        """Oja's n steps from a random start, and the snapshot."""
+        W = random_start(view, self.options.columns, rng, W0)
+        oja_steps(view, W, oja_step(view, "auto"), view.n, 0, self.options.sampling, rng)
+        return snapshot(view, W, Probe(view.d, view.dtype, rng))

@@ -1,0 +1,76 @@
+"""What every solver hands on: an orthonormal W, its exact image A W, Ritz values, and what certifies them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vrpca.certificate import Certificate, Probe, certify
+from vrpca.data.view import View
+from vrpca.linalg import aligned_zeros, cross, orthonormalise, residual_gram, ritz, rotate
+
+
+@dataclass(frozen=True)
+class Iterate:
+    """A snapshot: ``U = A W`` exactly, ``W^T U = diag(theta)``, ``P = Z W``, ``G = R^T R`` with ``R = U - W theta``.
+
+    `outside` is the largest eigenvalue of A on W's complement where a solver knows it; else the probe estimates it.
+    """
+
+    W: np.ndarray
+    U: np.ndarray
+    P: np.ndarray
+    theta: np.ndarray
+    G: np.ndarray
+    probe: Probe
+    outside: float | None = None
+
+    def objective(self, k: int) -> float:
+        """``tr(W_k^T A W_k)``, relative to tr A."""
+        return float(self.theta[:k].sum())
+
+    def certificate(self, k: int) -> Certificate:
+        """Bound for the k leading vectors, with the complement as the probe saw it."""
+        known = self.outside is not None
+        mu = self.outside if self.outside is not None else self.probe.bound(self.theta)
+        return certify(self.theta, self.G, k, self.W.shape[0], mu, "exact" if known else "estimated")
+
+    @property
+    def finite(self) -> bool:
+        """Whether all numbers that matter are finite."""
+        return bool(np.isfinite(self.theta).all() and np.isfinite(self.G).all())
+
+
+def random_start(view: View, l: int, rng: np.random.Generator, W0: np.ndarray | None = None) -> np.ndarray:
+    """l orthonormal columns: those of `W0` first, random ones for the rest; zero where the data's columns are zero."""
+    W = aligned_zeros((view.d, l), view.dtype)
+    W[...] = rng.standard_normal((view.d, l))
+    if W0 is not None:
+        W[:, : min(l, W0.shape[1])] = W0[:, :l]
+    if view.support is not None:
+        W[~view.support] = 0
+    orthonormalise(W)
+    return W
+
+
+def snapshot(view: View, W: np.ndarray, probe: Probe) -> Iterate:
+    """One exact reading: U = A W, rotated to Ritz vectors, the probe's column multiplied along with it. Consumes W."""
+    n_columns = W.shape[1]
+    if not np.isfinite(W).all():
+        nothing = np.full(n_columns, np.nan)
+        return Iterate(W, W, W[:0], nothing, np.outer(nothing, nothing), probe)
+    both = aligned_zeros((view.d, n_columns + 1), view.dtype)
+    both[:, :-1] = W
+    both[:, -1] = probe.column
+    projections = aligned_zeros((view.n, n_columns + 1), view.dtype)
+    image = view.product(both, projections)
+    U = aligned_zeros(W.shape, view.dtype)
+    U[...] = image[:, :-1]
+    P = aligned_zeros((view.n, n_columns), view.dtype)
+    P[...] = projections[:, :-1]
+    theta, Y = ritz(cross(W, U))
+    for matrix in (W, U, P):
+        rotate(matrix, Y)
+    probe.update(image[:, -1].copy(), W, U)
+    return Iterate(W, U, P, theta, residual_gram(W, U, theta), probe)

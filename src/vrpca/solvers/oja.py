@@ -1,0 +1,57 @@
+"""Oja's algorithm with step c/t, the paper's competitor; the block form for k > 1."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vrpca import kernels
+from vrpca.certificate import Probe
+from vrpca.data.view import Block, View
+from vrpca.linalg import aligned_copy
+from vrpca.solvers.iterate import Iterate, random_start, snapshot
+from vrpca.solvers.options import Options
+from vrpca.solvers.steps import Step, oja_step
+from vrpca.solvers.vr import walk_with_clean_ups
+
+
+class Oja:
+    """n steps ``W <- W + (c/t) z z^T W`` between two looks at the objective."""
+
+    name = "oja"
+    monotone = False  # its noise does not vanish: a lower objective is not a sign of a bad step
+    max_epochs = None
+
+    def __init__(self, view: View, options: Options):
+        self.options = options
+        self.step_rule = oja_step(view, options.step)
+        self.m = options.epoch_length or view.n
+        self.taken = 0
+
+    def passes_per_step(self, view: View) -> float:
+        """Readings of the data: the steps, and one to evaluate what they reached."""
+        return 1 + self.m / view.n
+
+    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
+        """A random start and its snapshot."""
+        W = random_start(view, self.options.columns, rng, W0)
+        return snapshot(view, W, Probe(view.d, view.dtype, rng))
+
+    def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
+        """m steps, then an exact look."""
+        W = aligned_copy(it.W)
+        oja_steps(view, W, self.step_rule, self.m, self.taken, self.options.sampling, rng)
+        self.taken += self.m
+        return snapshot(view, W, it.probe)
+
+
+def oja_steps(
+    view: View, W: np.ndarray, c: Step, m: int, taken: int, sampling: str, rng: np.random.Generator
+) -> None:
+    """Oja's steps number taken+1, ..., taken+m, on W in place."""
+    rho = view.importance(sampling)
+
+    def advance(block: Block, order: np.ndarray, done: int) -> None:
+        eta = c.size / (taken + done + 1 + np.arange(len(order)))
+        kernels.oja_block(block.rows, W, order, eta, block.cut(rho))
+
+    walk_with_clean_ups(view, W, m, sampling, rng, advance)

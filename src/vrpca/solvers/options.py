@@ -1,0 +1,53 @@
+"""The options that reach a solver, as one immutable value, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vrpca.errors import OptionError
+from vrpca.solvers.steps import Theory
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a solver works; what it works on is the view.
+
+    Attributes
+    ----------
+    columns : int
+        Width of the block, l.
+    tol : float
+        Wanted suboptimality.
+    step : float or str
+        Step size in the units of the data, or the name of a rule: ``"auto"``, ``"paper"``, ``"theory"``.
+    theory : Theory or None
+        The quantities of Theorem 1, for ``step="theory"``.
+    epoch_length : int or None
+        Stochastic steps per epoch; None for n.
+    sampling : str
+        ``"uniform"`` or ``"norm"``.
+    control : str or None
+        ``"difference"`` (the paper's) or ``"projection"``; None picks the former for one vector, the latter for blocks.
+    """
+
+    columns: int
+    tol: float = 1e-8
+    step: float | str = "auto"
+    theory: Theory | None = None
+    epoch_length: int | None = None
+    sampling: str = "uniform"
+    control: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.sampling not in ("uniform", "norm"):
+            raise OptionError(f"sampling={self.sampling!r} is not known: use 'uniform' or 'norm'.")
+        if self.control not in (None, "difference", "projection"):
+            raise OptionError(f"control={self.control!r} is not known: use 'difference', 'projection' or None.")
+        if self.epoch_length is not None and not (isinstance(self.epoch_length, int) and self.epoch_length > 0):
+            raise OptionError(f"epoch_length={self.epoch_length!r} must be a positive integer or None.")
+        if self.step == "theory" and self.theory is None:
+            raise OptionError(
+                "step='theory' needs the quantities of Theorem 1: pass theory=vrpca.Theory(gap=..., delta=..., epsilon=...)."
+            )
+        if self.step == "theory" and self.columns != 1:
+            raise OptionError("step='theory' is Theorem 1, which is about one component: use n_components=1.")

@@ -1,0 +1,132 @@
+"""VR-PCA: Algorithm 1 of the paper, and its block form (Remark 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from vrpca import kernels
+from vrpca.certificate import Probe
+from vrpca.data.view import Block, View
+from vrpca.linalg import aligned_copy, cross, orthonormalise
+from vrpca.solvers.iterate import Iterate, random_start, snapshot
+from vrpca.solvers.options import Options
+from vrpca.solvers.steps import Step, Theory, trace, vr_step
+
+GROWTH = 1e3  # the block's columns may grow this much, and lose that much of their independence, between clean-ups
+
+
+class VR:
+    """Each epoch reads everything once for U = A W, then takes m stochastic steps whose variance U removes."""
+
+    name = "vr"
+    monotone = True
+
+    def __init__(self, view: View, options: Options):
+        self.options = options
+        self.m, self.max_epochs = options.epoch_length or view.n, None
+        if options.step == "theory":
+            self.step_rule, self.m, self.max_epochs = _from_theory(view, options.theory)
+        else:
+            self.step_rule = vr_step(view, options.step)
+        self.control = options.control or ("difference" if options.columns == 1 else "projection")
+
+    def passes_per_step(self, view: View) -> float:
+        """Readings of the data by one epoch."""
+        return 1 + self.m / view.n
+
+    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
+        """A random start and its snapshot."""
+        W = random_start(view, self.options.columns, rng, W0)
+        return snapshot(view, W, Probe(view.d, view.dtype, rng))
+
+    def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
+        """One epoch: m stochastic steps from the snapshot, then the next snapshot."""
+        W = aligned_copy(it.W)
+        if self.control == "projection":
+            self._projection_epoch(view, it, W, rng)
+        elif W.shape[1] == 1:
+            vector_epoch(view, it, W[:, 0], self.step_rule.size, self.m, self.options.sampling, rng)
+        else:
+            self._difference_epoch(view, it, W, rng)
+        if np.isfinite(W).all():
+            orthonormalise(W)
+        return snapshot(view, W, it.probe)
+
+    def _projection_epoch(self, view: View, it: Iterate, W: np.ndarray, rng: np.random.Generator) -> None:
+        rho = view.importance(self.options.sampling)
+
+        def advance(block: Block, order: np.ndarray) -> None:
+            kernels.vr_block(
+                block.rows, W, it.W, it.U, block.cut(it.P), it.theta, order, self.step_rule.size, block.cut(rho)
+            )
+
+        walk_with_clean_ups(view, W, self.m, self.options.sampling, rng, lambda b, o, t: advance(b, o))
+
+    def _difference_epoch(self, view: View, it: Iterate, W: np.ndarray, rng: np.random.Generator) -> None:
+        rho = view.importance(self.options.sampling)
+        for block, order in view.samples(self.m, rng, self.options.sampling):
+            kernels.vr_gram_schmidt(
+                block.rows, W, it.U, block.cut(it.P), order, self.step_rule.size, block.cut(rho)
+            )
+
+
+def vector_epoch(
+    view: View,
+    it: Iterate,
+    w: np.ndarray,
+    eta: float,
+    m: int,
+    sampling: str,
+    rng: np.random.Generator,
+    locked: int = 0,
+) -> None:
+    """Algorithm 1's inner loop on w in place, in the complement of the first `locked` columns of the snapshot."""
+    w0, u = it.W[:, locked].copy(), it.U[:, locked].copy()
+    V = np.ascontiguousarray(it.W[:, :locked]) if locked else None
+    Q = np.ascontiguousarray(it.P[:, :locked]) if locked else None
+    if V is not None:
+        u -= V @ (V.T @ u)
+    p, rho = it.P[:, locked].copy(), view.importance(sampling)
+    current = w.copy()
+    for block, order in view.samples(m, rng, sampling):
+        kernels.vr_vector(block.rows, current, w0, u, block.cut(p), V, block.cut(Q), order, eta, block.cut(rho))
+    w[...] = current
+
+
+def walk_with_clean_ups(
+    view: View,
+    W: np.ndarray,
+    m: int,
+    sampling: str,
+    rng: np.random.Generator,
+    advance: Callable[[Block, np.ndarray, int], None],
+) -> None:
+    """Take m steps that are linear from the left, orthonormalising W in between.
+
+    When W is orthonormalised cannot change its span; it only has to happen before its columns grow too far or too much
+    alike. The number of steps in between follows from the growth that was seen.
+    """
+    length, taken = int(2 * np.sqrt(view.n)) + 1, 0
+    for block, order in view.samples(m, rng, sampling):
+        done = 0
+        while done < len(order):
+            piece = order[done : done + length]
+            advance(block, piece, taken)
+            done += len(piece)
+            taken += len(piece)
+            growth = float(np.sqrt(np.diag(cross(W, W)).max()))
+            if not np.isfinite(growth):
+                return
+            orthonormalise(W)
+            ratio = np.log(GROWTH) / max(abs(np.log(growth)), 1e-3) if len(piece) == length else 1.0
+            length = max(1, int(length * min(max(ratio, 0.1), 4.0)))
+
+
+def _from_theory(view: View, theory: Theory | None) -> tuple[Step, int, int]:
+    """Step, epoch length and number of epochs from Theorem 1."""
+    assert theory is not None  # the options were checked
+    r = theory.r if theory.r is not None else float(view.row_norms().max()) * trace(view)
+    eta, m, epochs = theory.plan(r)
+    return Step(eta * trace(view), adaptive=False), m, epochs
