@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from vrpca.linalg import cross
+from vrpca.linalg import cross, remove
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ class Probe:
         self.looks += 1
         S = np.column_stack([self.basis, self.column])
         AS = np.column_stack([self.image, image])
-        C = cross(W, S).astype(S.dtype)
-        S -= W @ C
-        AS -= U @ C
+        C = cross(W, S)
+        remove(S, W, C)
+        remove(AS, U, C)
         Y, values = _leading_pairs(S, AS)
         if Y is None:  # nothing is left outside W
             self.value = self.residual = 0.0
@@ -127,11 +127,11 @@ class Probe:
         kept = np.column_stack([y, step / length] if length > 0 else [y])
         self.basis, self.image = (S @ kept).astype(S.dtype), (AS @ kept).astype(S.dtype)
         self.value = float(values[0])
-        r = Av - v * self.value
-        r -= W @ cross(W, r[:, None])[:, 0].astype(r.dtype)
+        r = (Av - v * self.value).astype(S.dtype)[:, None]
+        remove(r, W, cross(W, r))
         self.residual = float(np.linalg.norm(r))
         if self.residual > 0:
-            self.column = (r / self.residual).astype(S.dtype)
+            self.column = r[:, 0] / self.residual
 
     def bound(self, theta: np.ndarray) -> float:
         """Estimate of lambda_max outside W: Ritz value plus residual, never above the trace that W leaves (tr A = 1).

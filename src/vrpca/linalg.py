@@ -1,13 +1,10 @@
-"""Small dense linear algebra on tall matrices, in place and in row chunks: no temporary of their size is made."""
+"""Small dense linear algebra on tall matrices, in place: no temporary of their size is made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
-import scipy.linalg
 
-CHUNK = 4096
+from vrpca import kernels
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -25,56 +22,55 @@ def aligned_copy(W: np.ndarray) -> np.ndarray:
     return copy
 
 
-def chunks(rows: int) -> Iterator[slice]:
-    """Slices of at most 4096 rows."""
-    for start in range(0, rows, CHUNK):
-        yield slice(start, min(start + CHUNK, rows))
-
-
 def cross(W: np.ndarray, U: np.ndarray) -> np.ndarray:
     """``W^T U`` in double precision."""
-    H = np.zeros((W.shape[1], U.shape[1]))
-    for c in chunks(W.shape[0]):
-        H += W[c].T.astype(np.float64) @ U[c].astype(np.float64)
+    H = np.empty((W.shape[1], U.shape[1]))
+    kernels.cross(W, U, H)
     return H
 
 
 def rotate(W: np.ndarray, Y: np.ndarray) -> None:
     """``W <- W Y`` in place, for a square Y."""
-    for c in chunks(W.shape[0]):
-        W[c] = W[c].astype(np.float64) @ Y
+    kernels.combine(0.0, W, W, np.ascontiguousarray(Y))
+
+
+def remove(S: np.ndarray, W: np.ndarray, C: np.ndarray) -> None:
+    """``S <- S - W C`` in place."""
+    kernels.combine(1.0, S, W, -C)
 
 
 def residual_gram(W: np.ndarray, U: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """``R^T R`` for ``R = U - W diag(theta)``, in double precision."""
-    G = np.zeros((W.shape[1], W.shape[1]))
-    for c in chunks(W.shape[0]):
-        R = U[c].astype(np.float64) - W[c].astype(np.float64) * theta
-        G += R.T @ R
+    G = np.empty((W.shape[1], W.shape[1]))
+    kernels.residual_gram(W, U, theta, G)
     return G
 
 
-def orthonormalise(W: np.ndarray) -> None:
-    """Make W's columns orthonormal in place, keeping the span of the leading ones.
+def orthonormalise(W: np.ndarray, rounds: int = 2) -> float:
+    """Make W's columns orthonormal in place, keeping the span of the leading ones; return the longest one's length.
 
-    Cholesky-QR, twice; Householder QR where the columns are too dependent for it.
+    Cholesky-QR: one round leaves an error that grows with the square of W's condition, the second one removes it.
+    Householder QR steps in where the columns are too dependent for that.
     """
-    for _ in range(2):
+    longest = np.nan
+    for _ in range(rounds):
         G = cross(W, W)
         scale = np.sqrt(np.diag(G))
+        longest = scale.max() if np.isnan(longest) else longest
         if not (np.isfinite(scale).all() and (scale > 0).all()):
             break
         try:
-            R = scipy.linalg.cholesky(G / np.outer(scale, scale), check_finite=False)
-        except scipy.linalg.LinAlgError:
+            L = np.linalg.cholesky(G / np.outer(scale, scale))
+        except np.linalg.LinAlgError:
             break
-        if R.diagonal().min() < 1e-5:
+        if L.diagonal().min() < 1e-5:
             break
-        rotate(W, scipy.linalg.solve_triangular(R * scale, np.eye(len(G)), check_finite=False))
+        rotate(W, np.linalg.inv(L * scale[:, None]).T)
     else:
-        return
+        return float(longest)
     if np.isfinite(W).all():
         W[...] = np.linalg.qr(W.astype(np.float64))[0]
+    return float(longest)
 
 
 def ritz(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any, Protocol, runtime_checkable
 
@@ -69,7 +70,7 @@ def as_source(X: Any) -> Source:
 
     Parameters
     ----------
-    X : array-like, scipy sparse matrix or array, pandas or polars frame, or Source
+    X : array-like, scipy sparse matrix or array, pandas or polars frame, path of a .npy or .npz file, or Source
         The data, samples in rows.
 
     Returns
@@ -80,6 +81,10 @@ def as_source(X: Any) -> Source:
 
     if isinstance(X, Source):
         return X
+    if isinstance(X, str | os.PathLike):
+        from vrpca.data.files import open_data
+
+        X = open_data(X)
     if sp.issparse(X):
         return arrays.sparse_source(X)
     if arrays.is_frame(X):

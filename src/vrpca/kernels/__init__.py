@@ -28,6 +28,9 @@ vr_vector = implementation.vr_vector
 vr_block = implementation.vr_block
 vr_gram_schmidt = implementation.vr_gram_schmidt
 oja_block = implementation.oja_block
+cross = implementation.cross
+residual_gram = implementation.residual_gram
+combine = implementation.combine
 instruction_set = implementation.instruction_set
 
 

@@ -172,6 +172,23 @@ def oja_block(rows: Rows, W: Array, order: Array, eta: Array, rho: Array | None)
     W[...] = V
 
 
+def cross(W: Array, U: Array, H: Array) -> None:
+    """``H = W^T U``, summed in double precision."""
+    H[...] = W.T.astype(float) @ U.astype(float)
+
+
+def residual_gram(W: Array, U: Array, theta: Array, G: Array) -> None:
+    """``G = R^T R`` with ``R = U - W diag(theta)``."""
+    R = U.astype(float) - W.astype(float) * theta
+    G[...] = R.T @ R
+
+
+def combine(alpha: float, S: Array, W: Array, C: Array) -> None:
+    """``S = alpha S + W C``; S may be W itself when alpha is zero."""
+    product = W.astype(float) @ C
+    S[...] = product if alpha == 0 else alpha * S + product
+
+
 def instruction_set() -> str:
     """The name under which this implementation shows up in reports."""
     return "reference"

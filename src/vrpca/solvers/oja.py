@@ -7,11 +7,11 @@ import numpy as np
 from vrpca import kernels
 from vrpca.certificate import Probe
 from vrpca.data.view import Block, View
-from vrpca.linalg import aligned_copy
+from vrpca.linalg import aligned_copy, orthonormalise
 from vrpca.solvers.iterate import Iterate, random_start, snapshot
 from vrpca.solvers.options import Options
 from vrpca.solvers.steps import Step, oja_step
-from vrpca.solvers.vr import walk_with_clean_ups
+from vrpca.solvers.vr import Walk
 
 
 class Oja:
@@ -54,4 +54,5 @@ def oja_steps(
         eta = c.size / (taken + done + 1 + np.arange(len(order)))
         kernels.oja_block(block.rows, W, order, eta, block.cut(rho))
 
-    walk_with_clean_ups(view, W, m, sampling, rng, advance)
+    Walk(view)(view, W, m, sampling, rng, advance)
+    orthonormalise(W)

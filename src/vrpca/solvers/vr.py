@@ -9,7 +9,7 @@ import numpy as np
 from vrpca import kernels
 from vrpca.certificate import Probe
 from vrpca.data.view import Block, View
-from vrpca.linalg import aligned_copy, cross, orthonormalise
+from vrpca.linalg import aligned_copy, orthonormalise
 from vrpca.solvers.iterate import Iterate, random_start, snapshot
 from vrpca.solvers.options import Options
 from vrpca.solvers.steps import Step, Theory, trace, vr_step
@@ -30,6 +30,7 @@ class VR:
             self.step_rule, self.m, self.max_epochs = _from_theory(view, options.theory)
         else:
             self.step_rule = vr_step(view, options.step)
+        self.walk = Walk(view)
         self.control = options.control or ("difference" if options.columns == 1 else "projection")
 
     def passes_per_step(self, view: View) -> float:
@@ -57,12 +58,12 @@ class VR:
     def _projection_epoch(self, view: View, it: Iterate, W: np.ndarray, rng: np.random.Generator) -> None:
         rho = view.importance(self.options.sampling)
 
-        def advance(block: Block, order: np.ndarray) -> None:
+        def advance(block: Block, order: np.ndarray, taken: int) -> None:
             kernels.vr_block(
                 block.rows, W, it.W, it.U, block.cut(it.P), it.theta, order, self.step_rule.size, block.cut(rho)
             )
 
-        walk_with_clean_ups(view, W, self.m, self.options.sampling, rng, lambda b, o, t: advance(b, o))
+        self.walk(view, W, self.m, self.options.sampling, rng, advance)
 
     def _difference_epoch(self, view: View, it: Iterate, W: np.ndarray, rng: np.random.Generator) -> None:
         rho = view.importance(self.options.sampling)
@@ -95,33 +96,45 @@ def vector_epoch(
     w[...] = current
 
 
-def walk_with_clean_ups(
-    view: View,
-    W: np.ndarray,
-    m: int,
-    sampling: str,
-    rng: np.random.Generator,
-    advance: Callable[[Block, np.ndarray, int], None],
-) -> None:
-    """Take m steps that are linear from the left, orthonormalising W in between.
+class Walk:
+    """Steps that are linear from the left, with W orthonormalised in between.
 
     When W is orthonormalised cannot change its span; it only has to happen before its columns grow too far or too much
-    alike. The number of steps in between follows from the growth that was seen.
+    alike. The number of steps in between follows from the growth that was seen, also from one epoch to the next.
     """
-    length, taken = int(2 * np.sqrt(view.n)) + 1, 0
-    for block, order in view.samples(m, rng, sampling):
-        done = 0
-        while done < len(order):
-            piece = order[done : done + length]
-            advance(block, piece, taken)
-            done += len(piece)
-            taken += len(piece)
-            growth = float(np.sqrt(np.diag(cross(W, W)).max()))
-            if not np.isfinite(growth):
-                return
-            orthonormalise(W)
-            ratio = np.log(GROWTH) / max(abs(np.log(growth)), 1e-3) if len(piece) == length else 1.0
-            length = max(1, int(length * min(max(ratio, 0.1), 4.0)))
+
+    def __init__(self, view: View):
+        self.length = int(2 * np.sqrt(view.n)) + 1
+
+    def __call__(
+        self,
+        view: View,
+        W: np.ndarray,
+        m: int,
+        sampling: str,
+        rng: np.random.Generator,
+        advance: Callable[[Block, np.ndarray, int], None],
+    ) -> None:
+        """Take m steps: ``advance(block, order, number of steps before)`` changes W in place."""
+        taken = since = 0
+        for block, order in view.samples(m, rng, sampling):
+            done = 0
+            while done < len(order):
+                if since >= self.length:
+                    growth = orthonormalise(W, rounds=1)
+                    if not np.isfinite(growth):
+                        return
+                    self._adapt(growth)
+                    since = 0
+                piece = order[done : done + self.length - since]
+                advance(block, piece, taken)
+                done += len(piece)
+                taken += len(piece)
+                since += len(piece)
+
+    def _adapt(self, growth: float) -> None:
+        ratio = np.log(GROWTH) / max(abs(np.log(growth)), 1e-3)
+        self.length = max(1, int(self.length * min(max(ratio, 0.1), 4.0)))
 
 
 def _from_theory(view: View, theory: Theory | None) -> tuple[Step, int, int]:

@@ -6,7 +6,6 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -14,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "bind_tall.hpp"
+#include "dispatch.hpp"
 #define VRPCA_ISA baseline
 #include "kernels.hpp"
 #undef VRPCA_ISA
@@ -28,25 +29,6 @@ using namespace nb::literals;
 using vrpca::i64;
 
 namespace {
-
-bool use_avx2() {
-#ifdef VRPCA_HAVE_AVX2
-    static const bool yes = [] {
-        const char* forced = std::getenv("VRPCA_ISA");
-        if (forced && std::string(forced) == "baseline") return false;
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    }();
-    return yes;
-#else
-    return false;
-#endif
-}
-
-#ifdef VRPCA_HAVE_AVX2
-#define DISPATCH(call) (use_avx2() ? vrpca::avx2::call : vrpca::baseline::call)
-#else
-#define DISPATCH(call) (vrpca::baseline::call)
-#endif
 
 template <class T> using Vec = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T> using Mat = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -368,8 +350,9 @@ void bind_csr(nb::module_& m, const char* name) {
 
 NB_MODULE(_native, m) {
     m.doc() = "Compiled kernels of vrpca; their specification is vrpca.kernels.reference.";
-    m.def("instruction_set", [] { return std::string(use_avx2() ? "avx2" : "baseline"); },
+    m.def("instruction_set", [] { return std::string(vrpca::use_avx2() ? "avx2" : "baseline"); },
           "The instruction set the kernels run on; VRPCA_ISA=baseline in the environment forces the plain one.");
+    bind_tall(m);
     bind_dense<float>(m, "DenseRowsF32");
     bind_dense<double>(m, "DenseRowsF64");
     bind_csr<float, std::int32_t>(m, "CsrRowsF32I32");

@@ -1,2 +1,3 @@
 #define VRPCA_ISA baseline
 #include "kernels.inl"
+#include "tall.inl"
