@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -44,8 +45,17 @@ void require(bool ok, const char* what) {
 
 template <class T>
 std::unique_ptr<T[]> zeros(i64 size) { return std::unique_ptr<T[]>(new T[size > 0 ? size : 1]()); }
+
+// Uninitialised, and starting with a cache line, so that small rows do not straddle two.
+constexpr std::align_val_t LINE{64};
+struct FreeLine {
+    template <class T>
+    void operator()(T* p) const { ::operator delete[](p, LINE); }
+};
 template <class T>
-std::unique_ptr<T[]> scratch(i64 size) { return std::unique_ptr<T[]>(new T[size > 0 ? size : 1]); }
+std::unique_ptr<T[], FreeLine> scratch(i64 size) {
+    return std::unique_ptr<T[], FreeLine>(new (LINE) T[size > 0 ? size : 1]);
+}
 
 // Rows together with the Python arrays they point into.
 template <class R>
@@ -101,33 +111,40 @@ std::vector<i64> split(const vrpca::CsrRows<T, I>& r, i64 parts) {
     return cut;
 }
 
-// U += Z^T (Z W), sparse: one private U per thread but the last, which adds to the result itself.
+// U += Z^T (Z W), sparse: W is copied to where its rows fill cache lines, and every thread has a U of its own.
 template <class T, class I>
 void product(const Rows<vrpca::CsrRows<T, I>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
     const auto& r = self.rows;
+    const i64 d = r.d;
     const double* m = r.map.shift;
-    i64 parts = std::max<i64>(1, std::min<i64>(threads, r.n));
-    auto cut = split(r, parts);
     std::vector<double> mW(m ? l : 0);
-    for (i64 j = 0; m && j < r.d; j++)
+    for (i64 j = 0; m && j < d; j++)
         for (i64 c = 0; c < l; c++) mW[c] += m[j] * double(W[j * l + c]);
-    auto partial = zeros<T>((parts - 1) * r.d * l);
+    const double* mW_ = m ? mW.data() : nullptr;
+    if (r.indptr[r.n] - r.indptr[0] < 2 * d) {  // few entries: copies would cost more than they save
+        auto tail = zeros<double>(l);
+        DISPATCH(product(r, 0, r.n, W, mW_, l, l, U, P, tail.get()));
+        if (m) DISPATCH(add_partials<T>(nullptr, 0, d, 0, d, l, l, m, tail.get(), U));
+        return;
+    }
+    using R = vrpca::CsrRows<T, I>;
+    const i64 parts = std::max<i64>(1, std::min<i64>(threads, r.n)), ld = DISPATCH(Size<R>::columns(l));
+    auto cut = split(r, parts);
+    auto Wp = scratch<T>(d * ld), partial = scratch<T>(parts * d * ld);
     auto tail = zeros<double>(parts * l);
+    for (i64 j = 0; j < d; j++) {
+        for (i64 c = 0; c < l; c++) Wp[j * ld + c] = W[j * l + c];
+        for (i64 c = l; c < ld; c++) Wp[j * ld + c] = 0;
+    }
     in_parallel(parts, [&](i64 p) {
-        T* mine = p + 1 < parts ? partial.get() + p * r.d * l : U;
-        DISPATCH(product(r, cut[p], cut[p + 1], W, m ? mW.data() : nullptr, l, mine, P, tail.get() + p * l));
+        T* mine = partial.get() + p * d * ld;
+        std::fill(mine, mine + d * ld, T(0));
+        DISPATCH(product(r, cut[p], cut[p + 1], Wp.get(), mW_, l, ld, mine, P, tail.get() + p * l));
     });
-    if (parts == 1 && !m) return;
-    std::vector<double> sum(l);
-    for (i64 p = 0; p < parts; p++)
-        for (i64 c = 0; c < l; c++) sum[c] += tail[p * l + c];
+    for (i64 p = 1; p < parts; p++)
+        for (i64 c = 0; c < l; c++) tail[c] += tail[p * l + c];
     in_parallel(parts, [&](i64 q) {
-        for (i64 j = r.d * q / parts; j < r.d * (q + 1) / parts; j++)
-            for (i64 c = 0; c < l; c++) {
-                double u = U[j * l + c];
-                for (i64 p = 0; p + 1 < parts; p++) u += double(partial[(p * r.d + j) * l + c]);
-                U[j * l + c] = T(m ? u - m[j] * sum[c] : u);
-            }
+        DISPATCH(add_partials(partial.get(), parts, d, d * q / parts, d * (q + 1) / parts, l, ld, m, tail.get(), U));
     });
 }
 
@@ -263,7 +280,7 @@ void bind_kernels(nb::module_& m) {
         check_order(order, n);
         nb::gil_scoped_release release;
         auto panel = scratch<T>(DISPATCH(Size<R>::panel(self.rows, 2 * l + 1)));
-        auto row = scratch<T>(DISPATCH(Size<R>::row(self.rows)));
+        auto row = scratch<T>(2 * DISPATCH(Size<R>::row(self.rows)));
         auto small = scratch<double>(DISPATCH(small_size(l)));
         DISPATCH(vr_block(self.rows, W.data(), W0.data(), U.data(), P.data(), theta.data(), l, order.data(),
                           i64(order.size()), eta, data_or_null<double>(rho), panel.get(), row.get(), small.get()));

@@ -9,17 +9,24 @@ namespace VRPCA_ISA {
 // How many elements of scratch a kernel needs (the caller allocates).
 template <class Rows>
 struct Size {
+    static i64 columns(i64 l);                        // sparse products: l padded to whole registers
     static i64 panel(const Rows& rows, i64 columns);  // E | U | m, laid out as the row type likes it
     static i64 row(const Rows& rows);                 // one mapped dense row
     static i64 tile(const Rows& rows);                // several mapped dense rows
 };
 
-// U += sum over rows lo..hi of z (z^T W), d x l row-major; P (n x l), if given, receives Z W.
-// CSR rows leave the shift's part of U to the caller: tail += sum a b (z^T W).
+// U += sum over rows lo..hi of z (z^T W), d x l row-major, rows ld apart, zeros past l; P (n x l), if given, receives
+// Z W. CSR rows leave the shift's part of U to the caller: tail += sum a b (z^T W).
 template <class T, class I>
-void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, T* U, T* P, double* tail);
+void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, i64 ld, T* U, T* P,
+             double* tail);
 
-// The same for dense rows with W, U column-major (l x d), U in double.
+// Rows lo..hi of U (d x l) += the `parts` partial results (d x ld) - m tail^T.
+template <class T>
+void add_partials(const T* partial, i64 parts, i64 d, i64 lo, i64 hi, i64 l, i64 ld, const double* m,
+                  const double* tail, T* U);
+
+// The product for dense rows, with W, U column-major (l x d), U in double.
 template <class T>
 void product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* Wt, i64 l, double* Ut, T* P, T* tile);
 
@@ -61,7 +68,8 @@ void oja_block(const Rows& rows, typename Rows::T* W, i64 l, const i64* order, i
                const double* rho, typename Rows::T* panel, typename Rows::T* scratch, double* small);
 
 // Doubles of small-matrix scratch for the block kernels.
-inline i64 small_size(i64 l) { return 4 * l * l + 16 * (l + 16); }
+constexpr i64 SMALL_ROWS = 32;
+inline i64 small_size(i64 l) { return 4 * l * (l + 3) + (SMALL_ROWS + 16) * (l + 16); }
 
 }  // namespace VRPCA_ISA
 }  // namespace vrpca

@@ -6,13 +6,17 @@
 
 namespace vrpca {
 namespace VRPCA_ISA {
-constexpr i64 AHEAD = 8;       // sparse rows that are prefetched before their step
-constexpr i64 NEXT = 2;        // the same for dense rows, which are long
+constexpr i64 AHEAD = 8;       // rows that are prefetched before their step: sparse ones whole, dense ones their ends
+constexpr i64 NEXT = 2;        // dense rows, which are long: the rest
 constexpr i64 TILE = 8;        // dense rows that share one walk over W and U
 constexpr double FOLD = 1e-3;  // the lazy scale may shrink this far before the vector is folded
 constexpr int MAX_CHUNK = 16;  // columns of a sparse panel handled together
 
-inline void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+// The empty asm keeps it: gcc drops calls of functions that do nothing but prefetch, as free of side effects.
+inline void prefetch(const void* p) {
+    __builtin_prefetch(p);
+    __asm__ volatile("");
+}
 
 inline void prefetch_range(const void* begin, const void* end, i64 most) {
     const char* p = static_cast<const char*>(begin);
@@ -54,6 +58,16 @@ struct Lanes<float, sizeof(float)> : Scalar<float> {};
 template <>
 struct Lanes<double, sizeof(double)> : Scalar<double> {};
 
+using Quad = Lanes<double, 32>;
+
+// The sum of a register's elements.
+template <class T, class V>
+inline T total(V v) {
+    T t = 0;
+    for (unsigned e = 0; e < sizeof(V) / sizeof(T); e++) t += v[e];
+    return t;
+}
+
 // N elements in registers of 32 or 16 bytes, or in plain scalars where N does not fill one.
 template <class T, int N>
 struct Pack {
@@ -94,13 +108,14 @@ struct SparseRow {
 };
 
 template <class T, class I>
-inline SparseRow<T, I> row_of(const CsrRows<T, I>& rows, i64 i, T*) {
+inline SparseRow<T, I> raw_row(const CsrRows<T, I>& rows, i64 i) {
     i64 lo = rows.indptr[i];
     return {rows.indices + lo, rows.data + lo, i64(rows.indptr[i + 1]) - lo};
 }
 
+// The row as the kernels want it, mapped into `scratch` if need be; `next` is a raw row that will be wanted soon.
 template <class T, class I>
-inline SparseRow<T, I> raw_row(const CsrRows<T, I>& rows, i64 i) { return row_of(rows, i, static_cast<T*>(nullptr)); }
+inline SparseRow<T, I> row_of(const CsrRows<T, I>& rows, i64 i, T*, const SparseRow<T, I>&) { return raw_row(rows, i); }
 
 template <class T, class I>
 inline void prefetch_row(const CsrRows<T, I>& rows, i64 i) {
@@ -115,25 +130,36 @@ inline T value(SparseRow<T, I> x, i64 k, const T* scale) {
     return S ? x.v[k] * scale[x.j[k]] : x.v[k];
 }
 
+// out[c] = x . column c for C columns; returns |x|^2 (no cost where it is not used).
 template <int C, bool S, class T, class I>
-inline void project_chunk(SparseRow<T, I> x, const T* scale, const T* panel, i64 ld, T* out) {
+inline T project_chunk(SparseRow<T, I> x, const T* scale, const T* panel, i64 ld, T* out) {
     Pack<T, C> s0, s1, s2, s3;  // independent sums hide the latency of the additions
     s0.zero();
     s1.zero();
     s2.zero();
     s3.zero();
+    T n0 = 0, n1 = 0;
     i64 k = 0;
     for (; k + 3 < x.nnz; k += 4) {
-        s0.add_scaled(value<S>(x, k, scale), panel + i64(x.j[k]) * ld);
-        s1.add_scaled(value<S>(x, k + 1, scale), panel + i64(x.j[k + 1]) * ld);
-        s2.add_scaled(value<S>(x, k + 2, scale), panel + i64(x.j[k + 2]) * ld);
-        s3.add_scaled(value<S>(x, k + 3, scale), panel + i64(x.j[k + 3]) * ld);
+        const T v0 = value<S>(x, k, scale), v1 = value<S>(x, k + 1, scale);
+        const T v2 = value<S>(x, k + 2, scale), v3 = value<S>(x, k + 3, scale);
+        s0.add_scaled(v0, panel + i64(x.j[k]) * ld);
+        s1.add_scaled(v1, panel + i64(x.j[k + 1]) * ld);
+        s2.add_scaled(v2, panel + i64(x.j[k + 2]) * ld);
+        s3.add_scaled(v3, panel + i64(x.j[k + 3]) * ld);
+        n0 += v0 * v0 + v1 * v1;
+        n1 += v2 * v2 + v3 * v3;
     }
-    for (; k < x.nnz; k++) s0.add_scaled(value<S>(x, k, scale), panel + i64(x.j[k]) * ld);
+    for (; k < x.nnz; k++) {
+        const T v = value<S>(x, k, scale);
+        s0.add_scaled(v, panel + i64(x.j[k]) * ld);
+        n0 += v * v;
+    }
     s0.add(s1);
     s2.add(s3);
     s0.add(s2);
     s0.store(out);
+    return n0 + n1;
 }
 
 template <int C, bool S, class T, class I>
@@ -199,18 +225,40 @@ struct SparsePanel {
         if (s) for_chunks(ld, Project<true>{x, s, data, ld, out});
         else for_chunks(ld, Project<false>{x, s, data, ld, out});
     }
-    // column c += h[c] x for c < columns; h is zero from there up to `ld`.
+    // column c += h[c] x for c < columns; h is zero from there on, as far as `ld` reaches. What is written is as wide
+    // as what `project` reads (u, m and the padding get zero added): a load can be served by a recent store of its own
+    // width, but has to wait for a narrower one.
     void update(const SparseRow<T, I>& x, const T* h, i64 columns) {
         const T* s = rows.map.col_scale;
-        i64 width = padded(columns);
+        i64 width = ld <= 4 ? ld : (columns + 7) / 8 * 8;
         if (s) for_chunks(width, Update<true>{x, s, data, ld, h});
         else for_chunks(width, Update<false>{x, s, data, ld, h});
     }
-    // One step of the first column: column 0 += h last, then out = x . columns; returns |x|^2.
-    T advance(const SparseRow<T, I>& last, T h, const SparseRow<T, I>& x, const SparseRow<T, I>&, T* out) {
-        if (h != 0) update(last, &h, 1);
+    // column c += h[c] last for c < l, then out = x . columns.
+    void advance(const SparseRow<T, I>& last, const T* h, const SparseRow<T, I>& x, const SparseRow<T, I>&, i64 l,
+                 T* out) {
+        update(last, h, l);
         project(x, out);
-        return squared_norm(x);
+    }
+    // The same for l = 1, with 2 or 3 columns in all; h and out have room for 4. Returns |x|^2.
+    void update_one(const SparseRow<T, I>& x, const T* h) {
+        if (ld == 2) update_narrow<2>(x, h);
+        else update_narrow<4>(x, h);
+    }
+    T advance_one(const SparseRow<T, I>& last, const T* h, const SparseRow<T, I>& x, const SparseRow<T, I>&, T* out) {
+        update_one(last, h);
+        return ld == 2 ? project_narrow<2>(x, out) : project_narrow<4>(x, out);
+    }
+    template <int C>
+    void update_narrow(const SparseRow<T, I>& x, const T* h) {
+        const T* s = rows.map.col_scale;
+        if (s) update_chunk<C, true>(x, s, h, data, C);
+        else update_chunk<C, false>(x, s, h, data, C);
+    }
+    template <int C>
+    T project_narrow(const SparseRow<T, I>& x, T* out) const {
+        const T* s = rows.map.col_scale;
+        return s ? project_chunk<C, true>(x, s, data, C, out) : project_chunk<C, false>(x, s, data, C, out);
     }
     T squared_norm(const SparseRow<T, I>& x) const {
         const T* s = rows.map.col_scale;
@@ -237,33 +285,37 @@ inline bool mapped(const DenseRows<T>& rows) { return rows.map.col_scale || rows
 
 // x * s - b m into `out`. In double: a large mean must cancel before anything is rounded to float.
 template <class T>
-inline void map_row(const DenseRows<T>& rows, i64 i, T* out) {
+inline void map_row(const DenseRows<T>& rows, i64 i, T* out, const T* next) {
+    using Four = Lanes<T, 4 * sizeof(T)>;
     const T* x = rows.X + i * rows.d;
     const T* s = rows.map.col_scale;
     const double* m = rows.map.shift;
-    double b = rows.map.b(i);
-    i64 d = rows.d;
-    if (s && m) {
+    const double b = rows.map.b(i);
+    const i64 d = rows.d;
+    i64 j = 0;
+    if (!m) {
 #pragma omp simd
-        for (i64 j = 0; j < d; j++) out[j] = T(double(x[j]) * double(s[j]) - b * m[j]);
-    } else if (m) {
-#pragma omp simd
-        for (i64 j = 0; j < d; j++) out[j] = T(double(x[j]) - b * m[j]);
-    } else {
-#pragma omp simd
-        for (i64 j = 0; j < d; j++) out[j] = x[j] * s[j];
+        for (i64 k = 0; k < d; k++) out[k] = x[k] * s[k];
+        return;
     }
-}
-
-template <class T>
-inline DenseRow<T> row_of(const DenseRows<T>& rows, i64 i, T* scratch) {
-    if (!mapped(rows)) return {rows.X + i * rows.d};
-    map_row(rows, i, scratch);
-    return {scratch};
+    for (; j + 4 <= d; j += 4) {
+        if (j % 32 == 0) prefetch(next + j / 2);  // one half of it; the other is left to the panel's walk
+        Quad::V z = __builtin_convertvector(Four::get(x + j), Quad::V);
+        if (s) z *= __builtin_convertvector(Four::get(s + j), Quad::V);
+        Four::put(out + j, __builtin_convertvector(z - b * Quad::get(m + j), typename Four::V));
+    }
+    for (; j < d; j++) out[j] = T(double(x[j]) * (s ? double(s[j]) : 1.0) - b * m[j]);
 }
 
 template <class T>
 inline DenseRow<T> raw_row(const DenseRows<T>& rows, i64 i) { return {rows.X + i * rows.d}; }
+
+template <class T>
+inline DenseRow<T> row_of(const DenseRows<T>& rows, i64 i, T* scratch, const DenseRow<T>& next) {
+    if (!mapped(rows)) return raw_row(rows, i);
+    map_row(rows, i, scratch, next.z);
+    return {scratch};
+}
 
 template <class T>
 inline void prefetch_row(const DenseRows<T>& rows, i64 i) {
@@ -293,10 +345,8 @@ inline void dots(const T* const* x, const T* const* p, i64 d, T* out) {
         }
     for (int r = 0; r < R; r++)
         for (int c = 0; c < C; c++) {
-            V total = sum[r][c][0];
-            for (int s = 1; s < unroll; s++) total += sum[r][c][s];
-            T t = 0;
-            for (int e = 0; e < lane; e++) t += total[e];
+            for (int s = 1; s < unroll; s++) sum[r][c][0] += sum[r][c][s];
+            T t = total<T>(sum[r][c][0]);
             for (i64 e = j; e < d; e++) t += x[r][e] * p[c][e];
             out[r * C + c] = t;
         }
@@ -336,6 +386,7 @@ struct DensePanel {
     const DenseRows<T>& rows;
     T* data;
     i64 q;
+    bool turn = false;
 
     DensePanel(const DenseRows<T>& r, T* buffer, i64 columns) : rows(r), data(buffer), q(columns) {
         for (i64 s = 0; s < r.d * q; s++) data[s] = 0;
@@ -345,47 +396,75 @@ struct DensePanel {
     void update(const DenseRow<T>& x, const T* h, i64 columns) {
         for (i64 c = 0; c < columns; c++) axpy(h[c], x.z, data + c * rows.d, rows.d);
     }
-    // One step of the first column: column 0 += h last, then out = x . (columns 0, 1); returns |x|^2. One walk over the
-    // vectors does it all, and asks for the row after x while it goes.
-    T advance(const DenseRow<T>& last, T h, const DenseRow<T>& x, const DenseRow<T>& next, T* out) {
+    // column c += h[c] last for c < l, then out = x . columns; returns |x|^2. Asks for the row after x while it goes.
+    T advance(const DenseRow<T>& last, const T* h, const DenseRow<T>& x, const DenseRow<T>& next, i64 l, T* out) {
+        const bool half = mapped(rows);  // then the first half has been asked for
+        const T* ask = half ? next.z + rows.d / 2 : next.z;
+        const i64 groups = (l + 2) / 3;
+        T xx = 0;
+        for (i64 k = 0; k < groups; k++) {  // to and fro: what the last step has left in the cache comes first
+            const i64 g = turn ? groups - 1 - k : k, c = l * g / groups, width = l * (g + 1) / groups - c;
+            if (width == 3) xx = advance_group<3>(last.z, h + c, x.z, ask, half, c, l, out);
+            else if (width == 2) xx = advance_group<2>(last.z, h + c, x.z, ask, half, c, l, out);
+            else xx = advance_group<1>(last.z, h + c, x.z, ask, half, c, l, out);
+            ask = nullptr;
+        }
+        turn = !turn;
+        return xx;
+    }
+    void update_one(const DenseRow<T>& x, const T* h) { update(x, h, 1); }
+    T advance_one(const DenseRow<T>& last, const T* h, const DenseRow<T>& x, const DenseRow<T>& next, T* out) {
+        return advance(last, h, x, next, 1, out);
+    }
+    // The same for C columns from c on and their partners l columns further: one walk over all of them.
+    template <int C>
+    T advance_group(const T* last, const T* h_, const T* x, const T* next, bool half, i64 c0, i64 l, T* out) {
         using L = Lanes<T, 32>;
         using V = typename L::V;
-        constexpr i64 lane = 32 / i64(sizeof(T));
+        constexpr int lane = 32 / int(sizeof(T)), unroll = C == 1 ? 2 : 1;
         const i64 d = rows.d;
-        T *e = data, *u = data + d;
-        V e0{}, e1{}, u0{}, u1{}, n0{}, n1{};
+        T *e[C], *u[C], h[C];
+        V se[C][unroll], su[C][unroll], sx[unroll];
+        for (int c = 0; c < C; c++) {
+            e[c] = data + (c0 + c) * d;
+            u[c] = e[c] + l * d;
+            h[c] = h_[c];
+            for (int s = 0; s < unroll; s++) se[c][s] = su[c][s] = V{};
+        }
+        for (int s = 0; s < unroll; s++) sx[s] = V{};
         i64 j = 0;
-        for (; j + 2 * lane <= d; j += 2 * lane) {
-            prefetch(next.z + j);
-            V x0 = L::get(x.z + j), x1 = L::get(x.z + j + lane);
-            V a0 = L::get(e + j) + h * L::get(last.z + j), a1 = L::get(e + j + lane) + h * L::get(last.z + j + lane);
-            L::put(e + j, a0);
-            L::put(e + j + lane, a1);
-            e0 += x0 * a0;
-            e1 += x1 * a1;
-            u0 += x0 * L::get(u + j);
-            u1 += x1 * L::get(u + j + lane);
-            n0 += x0 * x0;
-            n1 += x1 * x1;
+        for (; j + unroll * lane <= d; j += unroll * lane) {
+            if (next) prefetch(next + (j >> half));
+            for (int s = 0; s < unroll; s++) {
+                const i64 k = j + s * lane;
+                const V xk = L::get(x + k), lk = L::get(last + k);
+                for (int c = 0; c < C; c++) {
+                    const V ek = L::get(e[c] + k) + h[c] * lk;
+                    L::put(e[c] + k, ek);
+                    se[c][s] += xk * ek;
+                    su[c][s] += xk * L::get(u[c] + k);
+                }
+                sx[s] += xk * xk;
+            }
         }
-        e0 += e1;
-        u0 += u1;
-        n0 += n1;
-        T xe = 0, xu = 0, xx = 0;
-        for (int c = 0; c < lane; c++) {
-            xe += e0[c];
-            xu += u0[c];
-            xx += n0[c];
+        T xx = 0;
+        for (int c = 0; c < C; c++) {
+            T xe = 0, xu = 0;
+            for (i64 k = j; k < d; k++) {
+                e[c][k] += h[c] * last[k];
+                xe += x[k] * e[c][k];
+                xu += x[k] * u[c][k];
+            }
+            for (int s = 1; s < unroll; s++) {
+                se[c][0] += se[c][s];
+                su[c][0] += su[c][s];
+            }
+            out[c0 + c] = xe + total<T>(se[c][0]);
+            out[c0 + c + l] = xu + total<T>(su[c][0]);
         }
-        for (; j < d; j++) {
-            e[j] += h * last.z[j];
-            xe += x.z[j] * e[j];
-            xu += x.z[j] * u[j];
-            xx += x.z[j] * x.z[j];
-        }
-        out[0] = xe;
-        out[1] = xu;
-        return xx;
+        for (i64 k = j; k < d; k++) xx += x[k] * x[k];
+        for (int s = 1; s < unroll; s++) sx[0] += sx[s];
+        return xx + total<T>(sx[0]);
     }
     T squared_norm(const DenseRow<T>& x) const { return dot(x.z, x.z, rows.d); }
 };
@@ -407,18 +486,30 @@ inline SparsePanel<T, I> make_panel(const CsrRows<T, I>& rows, T* buffer, i64 q)
 template <class T>
 inline DensePanel<T> make_panel(const DenseRows<T>& rows, T* buffer, i64 q) { return {rows, buffer, q}; }
 
-// Sparse rows are asked for well in advance; dense ones while the step before the last walks over its vectors.
+// Sparse rows are asked for well in advance. Dense ones are while the step before the last walks over its vectors, but
+// their ends earlier: that finds the pages, which takes as long again.
 template <class T, class I>
 inline void prefetch_far(const CsrRows<T, I>& rows, const i64* order, i64 t, i64 m) {
     if (t + AHEAD < m) prefetch_row(rows, order[t + AHEAD]);
 }
 template <class T>
-inline void prefetch_far(const DenseRows<T>&, const i64*, i64, i64) {}
+inline void prefetch_far(const DenseRows<T>& rows, const i64* order, i64 t, i64 m) {
+    if (t + AHEAD < m) {
+        const T* x = raw_row(rows, order[t + AHEAD]).z;
+        prefetch(x);
+        prefetch(x + rows.d - 1);
+    }
+}
 
 template <class T, class I>
 constexpr i64 ahead(const CsrRows<T, I>&) { return AHEAD; }
 template <class T>
 constexpr i64 ahead(const DenseRows<T>&) { return NEXT; }
+
+template <class Rows>
+inline auto row_of(const Rows& rows, i64 i, typename Rows::T* scratch) {
+    return row_of(rows, i, scratch, raw_row(rows, i));
+}
 
 // The shift vector that stays outside the rows: sparse rows must not be filled in, dense ones have it subtracted.
 template <class T, class I>
@@ -445,6 +536,8 @@ inline double inner(const A* x, const B* y, i64 d, i64 sx = 1, i64 sy = 1) {
 }
 
 template <class Rows>
+i64 Size<Rows>::columns(i64 l) { return padded(l); }
+template <class Rows>
 i64 Size<Rows>::panel(const Rows& rows, i64 columns) { return panel_size(rows, columns); }
 template <class Rows>
 i64 Size<Rows>::row(const Rows& rows) { return row_size(rows); }
@@ -459,7 +552,7 @@ struct FusedRow {  // y = a (x^T W - b m^T W), U += a x y^T, for one chunk of co
     const T* scale;
     const T* W;
     T* U;
-    i64 l;
+    i64 l, ld;
     double a, ab;
     const double* mW;
     T* P;
@@ -467,8 +560,8 @@ struct FusedRow {  // y = a (x^T W - b m^T W), U += a x y^T, for one chunk of co
     template <int C>
     void run(i64 c) {
         T y[C];
-        project_chunk<C, S>(x, scale, W + c, l, y);
-        for (int s = 0; s < C; s++) {
+        project_chunk<C, S>(x, scale, W + c, ld, y);
+        for (int s = 0; s < C && c + s < l; s++) {
             double yc = a * double(y[s]);
             if (mW) {
                 yc -= ab * mW[c + s];
@@ -477,26 +570,43 @@ struct FusedRow {  // y = a (x^T W - b m^T W), U += a x y^T, for one chunk of co
             if (P) P[c + s] = T(yc);
             y[s] = T(a * yc);
         }
-        update_chunk<C, S>(x, scale, y, U + c, l);
+        update_chunk<C, S>(x, scale, y, U + c, ld);
     }
 };
 
 template <bool S, class T, class I>
-void product_rows(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, T* U, T* P,
+void product_rows(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, i64 ld, T* U, T* P,
                   double* tail) {
     for (i64 i = lo; i < hi; i++) {
         SparseRow<T, I> x = row_of(rows, i, static_cast<T*>(nullptr));
         double a = rows.map.a(i);
-        for_chunks(l, FusedRow<S, T, I>{x, rows.map.col_scale, W, U, l, a, a * rows.map.b(i), mW,
-                                        P ? P + i * l : nullptr, tail});
+        for_chunks(ld, FusedRow<S, T, I>{x, rows.map.col_scale, W, U, l, ld, a, a * rows.map.b(i), mW,
+                                         P ? P + i * l : nullptr, tail});
     }
 }
 
 template <class T, class I>
-void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, T* U, T* P,
+void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, i64 ld, T* U, T* P,
              double* tail) {
-    if (rows.map.col_scale) product_rows<true>(rows, lo, hi, W, mW, l, U, P, tail);
-    else product_rows<false>(rows, lo, hi, W, mW, l, U, P, tail);
+    if (rows.map.col_scale) product_rows<true>(rows, lo, hi, W, mW, l, ld, U, P, tail);
+    else product_rows<false>(rows, lo, hi, W, mW, l, ld, U, P, tail);
+}
+
+template <class T>
+void add_partials(const T* partial, i64 parts, i64 d, i64 lo, i64 hi, i64 l, i64 ld, const double* m,
+                  const double* tail, T* U) {
+    if (!m && l == ld) {  // the same layout: one flat vector
+        for (i64 p = 0; p < parts; p++)
+#pragma omp simd
+            for (i64 s = lo * l; s < hi * l; s++) U[s] += partial[p * d * l + s];
+        return;
+    }
+    for (i64 j = lo; j < hi; j++)
+        for (i64 c = 0; c < l; c++) {
+            double u = m ? -m[j] * tail[c] : 0;
+            for (i64 p = 0; p < parts; p++) u += double(partial[(p * d + j) * ld + c]);
+            U[j * l + c] = T(double(U[j * l + c]) + u);
+        }
 }
 
 // Ut[c] += sum over a tile's rows of y[c][r] z_r for C columns: each row is loaded once for all of them. Sums of TILE
@@ -664,14 +774,16 @@ void vr_vector(const Rows& rows, typename Rows::T* w, const typename Rows::T* w0
         }
     };
     fold();
-    T h = 0;
+    T h[4] = {};
     auto last = raw_row(rows, m ? order[0] : 0);
     for (i64 t = 0; t < m; t++) {
         prefetch_far(rows, order, t, m);
         const i64 i = order[t];
-        auto x = row_of(rows, i, t % 2 ? scratch : scratch + row_size(rows));
+        auto next = raw_row(rows, order[t + NEXT < m ? t + NEXT : t]);
+        auto x = row_of(rows, i, t % 2 ? scratch : scratch + row_size(rows), next);
+        const double lift = rows.map.a(i) / sigma;  // early: the update waits for it
         T y[4];
-        const double xx = panel.advance(last, h, x, raw_row(rows, order[t + NEXT < m ? t + NEXT : t]), y);
+        const double xx = panel.advance_one(last, h, x, next, y);
         const double a = rows.map.a(i), b = mu ? rows.map.b(i) : 0, xm = mu ? double(y[2]) : 0;
         const double zu = a * (double(y[1]) - b * um), zm = a * (xm - b * mm);
         double zz = a * a * (xx - 2 * b * xm + b * b * mm);
@@ -685,9 +797,9 @@ void vr_vector(const Rows& rows, typename Rows::T* w, const typename Rows::T* w0
         const double zw = gap + double(p[i]), q = eta * (rho ? rho[i] : 1.0) * gap;
         const double shrink =
             1 / std::sqrt(1 + 2 * (q * zw + eta * uw) + q * q * zz + 2 * q * eta * zu + eta * eta * uu);
-        h = T(q * a / sigma);  // e += h x is left to the next step's walk
+        h[0] = T(q * lift);  // e += h x is left to the next step's walk
         last = x;
-        me += double(h) * xm;
+        me += double(h[0]) * xm;
         uw = (uw + q * zu + eta * uu) * shrink;
         alpha *= shrink;
         beta = (beta + eta) * shrink;
@@ -695,23 +807,46 @@ void vr_vector(const Rows& rows, typename Rows::T* w, const typename Rows::T* w0
         sigma *= shrink;
         for (i64 s = 0; s < nV; s++) f[s] = (f[s] - q * double(Q[i * nV + s])) * shrink;
         if (!(sigma > FOLD && sigma < 1 / FOLD)) {
-            panel.update(last, &h, 1);
-            h = 0;
+            panel.update_one(last, h);
+            h[0] = 0;
             unfold();
             fold();
         }
     }
-    panel.update(last, &h, 1);
+    panel.update_one(last, h);
     unfold();
 }
 
-// out[c] (+)= sum_s x[s] M[s * l + c]
-inline void row_times(const double* x, const double* M, i64 l, double* out) {
-    for (i64 s = 0; s < l; s++) {
-        double xs = x[s];
-        const double* Ms = M + s * l;
-#pragma omp simd
-        for (i64 c = 0; c < l; c++) out[c] += xs * Ms[c];
+// The small matrices of the block kernels have their rows padded to whole registers; nobody reads what collects in
+// the padding.
+inline i64 quads(i64 l) { return (l + 3) / 4 * 4; }
+
+template <class T>
+inline Quad::V widen(const T* p) { return Quad::V{double(p[0]), double(p[1]), double(p[2]), double(p[3])}; }
+
+// `count` rows of a matrix with l columns, in double and padded.
+template <class T>
+inline void widen_rows(const T* W, i64 count, i64 l, double* out) {
+    for (i64 j = 0; j < count; j++)
+        for (i64 c = 0; c < l; c++) out[j * quads(l) + c] = double(W[j * l + c]);
+}
+
+// out[c] += sum_s x[s] M[s * ld + c]
+template <class X>
+inline void row_times(const X* x, const double* M, i64 l, i64 ld, double* out) {
+    for (i64 c = 0; c < ld; c += 4) {
+        Quad::V sum = Quad::get(out + c);
+        for (i64 s = 0; s < l; s++) sum += double(x[s]) * Quad::get(M + s * ld + c);
+        Quad::put(out + c, sum);
+    }
+}
+
+// M += x y^T
+template <class X>
+inline void add_outer(const X* x, const double* y, i64 l, i64 ld, double* M) {
+    for (i64 c = 0; c < ld; c += 4) {
+        const Quad::V yc = Quad::get(y + c);
+        for (i64 s = 0; s < l; s++) Quad::put(M + s * ld + c, Quad::get(M + s * ld + c) + double(x[s]) * yc);
     }
 }
 
@@ -720,78 +855,94 @@ void vr_block(const Rows& rows, typename Rows::T* W, const typename Rows::T* W0,
               const typename Rows::T* P, const double* theta, i64 l, const i64* order, i64 m, double eta,
               const double* rho, typename Rows::T* panel_buffer, typename Rows::T* scratch, double* small) {
     using T = typename Rows::T;
-    const i64 d = rows.d;
+    const i64 d = rows.d, ld = quads(l);
+    if (m == 0) return;
     const double* mu = lazy_shift(rows);
     auto panel = make_panel(rows, panel_buffer, 2 * l + (mu ? 1 : 0));  // E | U | m
-    double *A = small, *K = A + l * l, *M = K + l * l, *S = M + l * l;  // W = W0 A + U S + m c^T + E, M = A - K
-    double *c_ = S + l * l, *mE = c_ + l, *mU = mE + l, *zU = mU + l, *y = zU + l, *pi = y + l;
-    T* x_ = reinterpret_cast<T*>(pi + l);   // 2 l + 1 projections, padded
+    for (i64 s = 0; s < small_size(l); s++) small[s] = 0;
+    double *A = small, *K = A + l * ld, *M = K + l * ld, *S = M + l * ld;  // W = W0 A + U S + m c^T + E, M = A - K
+    double *c_ = S + l * ld, *mE = c_ + ld, *mU = mE + ld, *zU = mU + ld, *y = zU + ld, *wide = y + ld;
+    T* x_ = reinterpret_cast<T*>(wide + SMALL_ROWS * ld);  // 2 l + 1 projections, padded
     T* h = x_ + (2 * l + 16);
 
-    for (i64 s = 0; s < l; s++)
-        for (i64 c = 0; c < l; c++) {
-            K[s * l + c] = A[s * l + c] = inner(W0 + s, W + c, d, l, l);
-            M[s * l + c] = S[s * l + c] = 0;
-        }
-    for (i64 c = 0; c < 2 * l + 16; c++) h[c] = 0;
-    for (i64 c = 0; c < l; c++) {
-        c_[c] = mE[c] = 0;
-        mU[c] = mu ? inner(U + c, mu, d, l, 1) : 0;
+    // Some rows at a time, so that they have reached the cache before wider loads ask for them.
+    for (i64 j0 = 0; j0 < d; j0 += SMALL_ROWS) {
+        const i64 count = d - j0 < SMALL_ROWS ? d - j0 : SMALL_ROWS;
+        widen_rows(W + j0 * l, count, l, wide);
+        for (i64 j = 0; j < count; j++) add_outer(W0 + (j0 + j) * l, wide + j * ld, l, ld, A);
     }
-    const double mm = mu ? inner(mu, mu, d) : 0;
-    for (i64 j = 0; j < d; j++) {
-        for (i64 c = 0; c < l; c++) {
-            double e = W[j * l + c];
-            for (i64 s = 0; s < l; s++) e -= double(W0[j * l + s]) * A[s * l + c];
-            panel.at(j, c) = T(e);
-            panel.at(j, l + c) = U[j * l + c];
-            if (mu) mE[c] += mu[j] * double(T(e));
-        }
-        if (mu) panel.at(j, 2 * l) = T(mu[j]);
+    for (i64 s = 0; s < l * ld; s++) {
+        K[s] = A[s];
+        M[s] = -A[s];  // for now
     }
-
-    for (i64 t = 0; t < m; t++) {
-        if (t + ahead(rows) < m) prefetch_row(rows, order[t + ahead(rows)]);
-        const i64 i = order[t];
-        auto x = row_of(rows, i, scratch);
-        panel.project(x, x_);
-        const double a = rows.map.a(i), b = mu ? rows.map.b(i) : 0, xm = mu ? double(x_[2 * l]) : 0;
-        const double zm = a * (xm - b * mm), r = rho ? rho[i] : 1.0;
-        for (i64 c = 0; c < l; c++) {
-            pi[c] = P[i * l + c];
-            zU[c] = a * (double(x_[l + c]) - b * mU[c]);
-            y[c] = a * (double(x_[c]) - b * mE[c]) + zm * c_[c];
-        }
-        row_times(pi, M, l, y);
-        row_times(zU, S, l, y);  // y = z^T W - p^T K
-        for (i64 c = 0; c < l; c++) {
-            y[c] *= r;
-            h[c] = T(eta * a * y[c]);
-            mE[c] += double(h[c]) * xm;
-            c_[c] -= eta * a * b * y[c];
-        }
-        panel.update(x, h, l);
-        for (i64 s = 0; s < l; s++) {
-            const double ps = eta * pi[s], ts = eta * theta[s];
-            double *Ks = K + s * l, *Ms = M + s * l, *Ss = S + s * l;
-#pragma omp simd
+    for (i64 j0 = 0; j0 < d; j0 += SMALL_ROWS) {
+        const i64 count = d - j0 < SMALL_ROWS ? d - j0 : SMALL_ROWS;
+        widen_rows(W + j0 * l, count, l, wide);
+        for (i64 j = j0; j < j0 + count; j++) {
+            double* e = wide + (j - j0) * ld;
+            row_times(W0 + j * l, M, l, ld, e);
             for (i64 c = 0; c < l; c++) {
-                double k = Ks[c], dk = ps * y[c] + ts * k;
-                Ss[c] += eta * k;
-                Ks[c] = k + dk;
-                Ms[c] -= dk;
+                panel.at(j, c) = T(e[c]);
+                panel.at(j, l + c) = U[j * l + c];
+            }
+            if (!mu) continue;
+            panel.at(j, 2 * l) = T(mu[j]);
+            for (i64 c = 0; c < l; c++) {
+                mE[c] += mu[j] * double(panel.at(j, c));
+                mU[c] += mu[j] * double(U[j * l + c]);
             }
         }
     }
+    for (i64 s = 0; s < l * ld; s++) M[s] = 0;
+    const double mm = mu ? inner(mu, mu, d) : 0;
 
-    for (i64 j = 0; j < d; j++)
-        for (i64 c = 0; c < l; c++) {
-            double w = panel.at(j, c);
-            for (i64 s = 0; s < l; s++)
-                w += double(W0[j * l + s]) * A[s * l + c] + double(U[j * l + s]) * S[s * l + c];
-            if (mu) w += mu[j] * c_[c];
-            W[j * l + c] = T(w);
+    auto last = raw_row(rows, order[0]);
+    for (i64 t = 0; t < m; t++) {
+        prefetch_far(rows, order, t, m);
+        const i64 i = order[t];
+        auto next = raw_row(rows, order[t + NEXT < m ? t + NEXT : t]);
+        auto x = row_of(rows, i, t % 2 ? scratch : scratch + row_size(rows), next);
+        panel.advance(last, h, x, next, l, x_);
+        last = x;
+        const double a = rows.map.a(i), b = mu ? rows.map.b(i) : 0, xm = mu ? double(x_[2 * l]) : 0;
+        const double zm = a * (xm - b * mm), r = rho ? rho[i] : 1.0;
+        const T* p = P + i * l;
+        for (i64 c = 0; c < ld; c += 4) {
+            Quad::put(zU + c, a * (widen(x_ + l + c) - b * Quad::get(mU + c)));
+            Quad::put(y + c, a * (widen(x_ + c) - b * Quad::get(mE + c)) + zm * Quad::get(c_ + c));
         }
+        row_times(p, M, l, ld, y);
+        row_times(zU, S, l, ld, y);  // y = z^T W - p^T K
+        for (i64 c = 0; c < l; c++) {
+            y[c] *= r;
+            h[c] = T(eta * a * y[c]);  // E += x h^T is left to the next step's walk
+            mE[c] += double(h[c]) * xm;
+            c_[c] -= eta * a * b * y[c];
+        }
+        for (i64 s = 0; s < l; s++) {
+            const double ps = eta * double(p[s]), ts = eta * theta[s];
+            for (i64 c = s * ld; c < (s + 1) * ld; c += 4) {
+                const Quad::V k = Quad::get(K + c), dk = ps * Quad::get(y + c - s * ld) + ts * k;
+                Quad::put(S + c, Quad::get(S + c) + eta * k);
+                Quad::put(K + c, k + dk);
+                Quad::put(M + c, Quad::get(M + c) - dk);
+            }
+        }
+    }
+    panel.update(last, h, l);
+
+    for (i64 j0 = 0; j0 < d; j0 += SMALL_ROWS) {
+        const i64 count = d - j0 < SMALL_ROWS ? d - j0 : SMALL_ROWS;
+        for (i64 j = j0; j < j0 + count; j++)
+            for (i64 c = 0; c < l; c++)
+                wide[(j - j0) * ld + c] = double(panel.at(j, c)) + (mu ? mu[j] * c_[c] : 0);
+        for (i64 j = j0; j < j0 + count; j++) {
+            double* w = wide + (j - j0) * ld;
+            row_times(W0 + j * l, A, l, ld, w);
+            row_times(U + j * l, S, l, ld, w);
+            for (i64 c = 0; c < l; c++) W[j * l + c] = T(w[c]);
+        }
+    }
 }
 
 // z = a (x - b m) written out in full.
@@ -897,12 +1048,13 @@ void oja_block(const Rows& rows, typename Rows::T* W, i64 l, const i64* order, i
                             Rows::T*, double*);
 #define VRPCA_FOR_DENSE(T_)                                                                                          \
     VRPCA_FOR_ROWS(DenseRows<T_>)                                                                                    \
+    template void add_partials(const T_*, i64, i64, i64, i64, i64, i64, const double*, const double*, T_*);          \
     template void product(const DenseRows<T_>&, i64, i64, const T_*, i64, double*, T_*, T_*);                        \
     template void moments(const DenseRows<T_>&, i64, i64, const double*, double, double*, double*, double*);
 #define VRPCA_COMMA ,
 #define VRPCA_FOR_CSR(T_, I_)                                                                                        \
     VRPCA_FOR_ROWS(CsrRows<T_ VRPCA_COMMA I_>)                                                                       \
-    template void product(const CsrRows<T_, I_>&, i64, i64, const T_*, const double*, i64, T_*, T_*, double*);       \
+    template void product(const CsrRows<T_, I_>&, i64, i64, const T_*, const double*, i64, i64, T_*, T_*, double*);  \
     template void moments(const CsrRows<T_, I_>&, const double*, double, double*, double*, double*, double*, double*);
 
 VRPCA_FOR_DENSE(float)
