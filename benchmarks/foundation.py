@@ -29,7 +29,7 @@ from vrpca import kernels
 from vrpca.data.moments import column_moments
 from vrpca.data.source import as_source
 from vrpca.data.view import make_view
-from vrpca.decomposition import n_threads
+from vrpca.decomposition import n_threads, oversample_for
 from vrpca.linalg import aligned_zeros
 from vrpca.solvers import make_solver
 from vrpca.solvers.options import Options
@@ -136,7 +136,7 @@ def epoch_of(X: np.ndarray | sp.csr_matrix, k: int, oversample: int | None = Non
     center = how.get("center", False)
     moments = column_moments(source, None, THREADS)
     view = make_view(source, moments, center=center, scale=False, weights=None, transpose=False, n_threads=THREADS)
-    columns = k if k == 1 else vrpca.decomposition._oversample(oversample, k, "vr") + k
+    columns = k if k == 1 else oversample_for(oversample, k, "vr") + k
     solver = make_solver("vr", view, Options(columns), deflate=False)
     rng = np.random.default_rng(0)
     it = solver.start(view, rng, None)
@@ -207,7 +207,7 @@ def memory(folder: Path, R: sp.csr_matrix) -> None:
 def memory_child(R: sp.csr_matrix) -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
     k = 3
-    l = k + vrpca.decomposition._oversample(None, k, "vr")
+    l = k + oversample_for(None, k, "vr")
     vrpca.svd(R[:200], k, center=True, solver="vr", max_passes=5)  # everything is loaded and warm
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     vrpca.svd(R, k, center=True, solver="vr", tol=1e-6, random_state=0, compute_u=False)

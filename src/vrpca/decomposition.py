@@ -306,7 +306,7 @@ class _Solve:
 
     def _run(self, k: int, W0: np.ndarray | None) -> Outcome:
         o = self.options
-        columns = min(k + _oversample(o["oversample"], k, self.name), self.view.d)
+        columns = min(k + oversample_for(o["oversample"], k, self.name), self.view.d)
         solver = make_solver(
             self.name,
             self.view,
@@ -333,11 +333,14 @@ class _Solve:
             k, W0 = min(2 * k, side), outcome.iterate.W
 
 
-def _oversample(asked: int | None, k: int, name: str) -> int:
-    """Extra columns: what the user says; else none for one vector, and for blocks at least two, to a multiple of 4."""
+def oversample_for(asked: int | None, k: int, name: str) -> int:
+    """Extra columns: what the user says; else none for one vector and at least one for blocks.
+
+    With the probe's column, a block's width is then a multiple of 4: whole SIMD registers.
+    """
     if asked is not None:
         return asked
-    return 0 if k == 1 and name != "gram" else -(-(k + 2) // 4) * 4 - k
+    return 0 if k == 1 and name != "gram" else -(-(k + 2) // 4) * 4 - 1 - k
 
 
 def prefer_transpose(source: Source, solver: str) -> bool:

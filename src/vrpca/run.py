@@ -13,7 +13,7 @@ import numpy as np
 from vrpca.certificate import Certificate
 from vrpca.data.view import View
 from vrpca.solvers import Solver
-from vrpca.solvers.iterate import Iterate
+from vrpca.solvers.iterate import Iterate, renewed
 
 DIVERGED = "the steps diverged, and the step size is fixed"
 PATIENCE = 5  # looks without any progress, at the level of rounding, after which a run has stalled
@@ -131,13 +131,15 @@ class Run:
         try:
             status = self._record(current) or self._why_stop()
             while status is None:
-                it = self.solver.step(self.view, current, self.rng)
+                it = self.solver.step(self.view, renewed(self.view, current), self.rng)
                 self.epoch += 1
                 current, event = self._judge(it)
                 status = self._record(current, event) or self._why_stop(event)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        return Outcome(self.best, self.best.certificate(self.k), status, self.history, self._rows_read())
+        certificate = self.best.certificate(self.k)
+        best = renewed(self.view, self.best)
+        return Outcome(best, certificate, status, self.history, self._rows_read())
 
     def _rows_read(self) -> int:
         return self.rows_before + self.view.rows_read

@@ -82,7 +82,8 @@ def _mapped(path: Path) -> np.ndarray:
 
 def _from_archive(path: Path) -> Any:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # NumPy leaves a file that it opened itself open when it turns out to be damaged.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             if "format" in archive.files and "shape" in archive.files:
                 return _sparse(path)
             return archive[_matrix_name(path, archive)]
@@ -93,7 +94,8 @@ def _from_archive(path: Path) -> Any:
 
 
 def _sparse(path: Path) -> Any:
-    X = sp.load_npz(path)
+    with path.open("rb") as file:
+        X = sp.load_npz(file)
     if X.format in ("csr", "csc", "bsr"):
         X.check_format(full_check=True)  # compiled code follows these indices without looking
     return X

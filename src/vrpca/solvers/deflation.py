@@ -53,6 +53,7 @@ class Deflation:
                 view, it, w, self.step_rule.size, self.m, self.options.sampling, rng, locked=self.current
             )
             W[:, self.current] = w
+        it.release()
         if np.isfinite(W).all():
             orthonormalise(W)
         return snapshot(view, W, it.probe)

@@ -5,26 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from vrpca.certificate import Certificate, Probe, certify
 from vrpca.data.view import View
-from vrpca.linalg import aligned_zeros, cross, orthonormalise, residual_gram, ritz, rotate
+from vrpca.linalg import aligned_copy, aligned_zeros, cross, orthonormalise, residual_gram, ritz, rotate
 
 
-@dataclass(frozen=True)
+@dataclass
 class Iterate:
     """A snapshot: ``U = A W`` exactly, ``W^T U = diag(theta)``, ``P = Z W``, ``G = R^T R`` with ``R = U - W theta``.
 
     `outside` is the largest eigenvalue of A on W's complement where a solver knows it; else the probe estimates it.
+    A solver that has no more use for U and P releases them before it makes the next snapshot; W stays, to go back to.
     """
 
     W: np.ndarray
-    U: np.ndarray
-    P: np.ndarray
+    U: np.ndarray | None
+    P: np.ndarray | None
     theta: np.ndarray
     G: np.ndarray
     probe: Probe
     outside: float | None = None
+
+    def release(self) -> None:
+        """Free U and P."""
+        self.U = self.P = None
 
     def objective(self, k: int) -> float:
         """``tr(W_k^T A W_k)``, relative to tr A."""
@@ -55,22 +61,32 @@ def random_start(view: View, l: int, rng: np.random.Generator, W0: np.ndarray | 
 
 
 def snapshot(view: View, W: np.ndarray, probe: Probe) -> Iterate:
-    """One exact reading: U = A W, rotated to Ritz vectors, the probe's column multiplied along with it. Consumes W."""
-    n_columns = W.shape[1]
+    """One exact reading: U = A W, rotated to Ritz vectors, the probe's column multiplied along with it.
+
+    Consumes W. P keeps the room of the probe's column at the end of its rows.
+    """
+    l = W.shape[1]
     if not np.isfinite(W).all():
-        nothing = np.full(n_columns, np.nan)
-        return Iterate(W, W, W[:0], nothing, np.outer(nothing, nothing), probe)
-    both = aligned_zeros((view.d, n_columns + 1), view.dtype)
-    both[:, :-1] = W
-    both[:, -1] = probe.column
-    projections = aligned_zeros((view.n, n_columns + 1), view.dtype)
+        nothing = np.full(l, np.nan)
+        return Iterate(W, None, None, nothing, np.outer(nothing, nothing), probe)
+    both = aligned_zeros((view.d, l + 1), view.dtype)
+    both[:, :l] = W
+    both[:, l] = probe.column
+    projections = aligned_zeros((view.n, l + 1), view.dtype)
     image = view.product(both, projections)
+    del both
     U = aligned_zeros(W.shape, view.dtype)
-    U[...] = image[:, :-1]
-    P = aligned_zeros((view.n, n_columns), view.dtype)
-    P[...] = projections[:, :-1]
+    U[...] = image[:, :l]
+    probe_image = image[:, l].copy()
+    del image
     theta, Y = ritz(cross(W, U))
-    for matrix in (W, U, P):
-        rotate(matrix, Y)
-    probe.update(image[:, -1].copy(), W, U)
-    return Iterate(W, U, P, theta, residual_gram(W, U, theta), probe)
+    rotate(W, Y)
+    rotate(U, Y)
+    rotate(projections, block_diag(Y, [[1.0]]))
+    probe.update(probe_image, W, U)
+    return Iterate(W, U, projections[:, :l], theta, residual_gram(W, U, theta), probe)
+
+
+def renewed(view: View, it: Iterate) -> Iterate:
+    """The same iterate with U and P: as it is, or by another reading if they were released."""
+    return it if it.U is not None else snapshot(view, aligned_copy(it.W), it.probe)

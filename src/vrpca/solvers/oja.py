@@ -39,6 +39,7 @@ class Oja:
     def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
         """m steps, then an exact look."""
         W = aligned_copy(it.W)
+        it.release()
         oja_steps(view, W, self.step_rule, self.m, self.taken, self.options.sampling, rng)
         self.taken += self.m
         return snapshot(view, W, it.probe)

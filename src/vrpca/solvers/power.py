@@ -6,7 +6,7 @@ import numpy as np
 
 from vrpca.certificate import Probe
 from vrpca.data.view import View
-from vrpca.linalg import aligned_copy, orthonormalise
+from vrpca.linalg import orthonormalise
 from vrpca.solvers.iterate import Iterate, random_start, snapshot
 from vrpca.solvers.options import Options
 
@@ -33,6 +33,8 @@ class Power:
 
     def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
         """The snapshot's image becomes the next iterate."""
-        W = aligned_copy(it.U)
+        assert it.U is not None
+        W = it.U
+        it.release()
         orthonormalise(W)
         return snapshot(view, W, it.probe)

@@ -51,16 +51,17 @@ class VR:
             vector_epoch(view, it, W[:, 0], self.step_rule.size, self.m, self.options.sampling, rng)
         else:
             self._difference_epoch(view, it, W, rng)
+        it.release()
         if np.isfinite(W).all():
             orthonormalise(W)
         return snapshot(view, W, it.probe)
 
     def _projection_epoch(self, view: View, it: Iterate, W: np.ndarray, rng: np.random.Generator) -> None:
-        rho = view.importance(self.options.sampling)
+        rho, W0, U, theta = view.importance(self.options.sampling), it.W, it.U, it.theta
 
         def advance(block: Block, order: np.ndarray, taken: int) -> None:
             kernels.vr_block(
-                block.rows, W, it.W, it.U, block.cut(it.P), it.theta, order, self.step_rule.size, block.cut(rho)
+                block.rows, W, W0, U, block.cut(it.P), theta, order, self.step_rule.size, block.cut(rho)
             )
 
         self.walk(view, W, self.m, self.options.sampling, rng, advance)
@@ -84,6 +85,7 @@ def vector_epoch(
     locked: int = 0,
 ) -> None:
     """Algorithm 1's inner loop on w in place, in the complement of the first `locked` columns of the snapshot."""
+    assert it.U is not None and it.P is not None
     w0, u = it.W[:, locked].copy(), it.U[:, locked].copy()
     V = np.ascontiguousarray(it.W[:, :locked]) if locked else None
     Q = np.ascontiguousarray(it.P[:, :locked]) if locked else None

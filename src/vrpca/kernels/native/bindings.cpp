@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <optional>
@@ -33,6 +34,7 @@ namespace {
 
 template <class T> using Vec = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T> using Mat = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T> using Rowwise = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;  // rows contiguous, any distance apart
 template <class T> using OptVec = std::optional<Vec<T>>;
 template <class T> using OptMat = std::optional<Mat<T>>;
 
@@ -41,6 +43,12 @@ const T* data_or_null(const OptVec<const T>& v) { return v ? v->data() : nullptr
 
 void require(bool ok, const char* what) {
     if (!ok) throw std::invalid_argument(what);
+}
+
+template <class T>
+void require_rowwise(const Rowwise<const T>& P, i64 n, i64 l) {
+    require(i64(P.shape(0)) == n && i64(P.shape(1)) == l, "P must be (rows of the block) x l");
+    require(l == 1 || P.stride(1) == 1, "the rows of P must be contiguous");
 }
 
 template <class T>
@@ -111,41 +119,42 @@ std::vector<i64> split(const vrpca::CsrRows<T, I>& r, i64 parts) {
     return cut;
 }
 
-// U += Z^T (Z W), sparse: W is copied to where its rows fill cache lines, and every thread has a U of its own.
+bool on_cache_line(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 64 == 0; }
+
+// U += Z^T (Z W), sparse. Rows of W and U that fill whole cache lines are used as they are; others are copied to where
+// they do. Every thread but the last has a U of its own; the last one works on the result itself where it can.
 template <class T, class I>
 void product(const Rows<vrpca::CsrRows<T, I>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
     const auto& r = self.rows;
-    const i64 d = r.d;
+    const i64 d = r.d, ld = DISPATCH(Size<vrpca::CsrRows<T, I>>::columns(l));
     const double* m = r.map.shift;
     std::vector<double> mW(m ? l : 0);
     for (i64 j = 0; m && j < d; j++)
         for (i64 c = 0; c < l; c++) mW[c] += m[j] * double(W[j * l + c]);
     const double* mW_ = m ? mW.data() : nullptr;
-    if (r.indptr[r.n] - r.indptr[0] < 2 * d) {  // few entries: copies would cost more than they save
-        auto tail = zeros<double>(l);
-        DISPATCH(product(r, 0, r.n, W, mW_, l, l, U, P, tail.get()));
-        if (m) DISPATCH(add_partials<T>(nullptr, 0, d, 0, d, l, l, m, tail.get(), U));
-        return;
-    }
-    using R = vrpca::CsrRows<T, I>;
-    const i64 parts = std::max<i64>(1, std::min<i64>(threads, r.n)), ld = DISPATCH(Size<R>::columns(l));
+    const bool few = r.indptr[r.n] - r.indptr[0] < 2 * d;  // copies would cost more than they save
+    const bool direct = few || (l == ld && on_cache_line(W) && on_cache_line(U));
+    const i64 parts = few ? 1 : std::max<i64>(1, std::min<i64>(threads, r.n)), width = direct ? l : ld;
+    const i64 copies = direct ? parts - 1 : parts;
     auto cut = split(r, parts);
-    auto Wp = scratch<T>(d * ld), partial = scratch<T>(parts * d * ld);
+    auto Wp = scratch<T>(direct ? 0 : d * ld), partial = scratch<T>(copies * d * width);
     auto tail = zeros<double>(parts * l);
-    for (i64 j = 0; j < d; j++) {
+    for (i64 j = 0; !direct && j < d; j++) {
         for (i64 c = 0; c < l; c++) Wp[j * ld + c] = W[j * l + c];
         for (i64 c = l; c < ld; c++) Wp[j * ld + c] = 0;
     }
     in_parallel(parts, [&](i64 p) {
-        T* mine = partial.get() + p * d * ld;
-        std::fill(mine, mine + d * ld, T(0));
-        DISPATCH(product(r, cut[p], cut[p + 1], Wp.get(), mW_, l, ld, mine, P, tail.get() + p * l));
+        T* mine = p < copies ? partial.get() + p * d * width : U;
+        if (p < copies) std::fill(mine, mine + d * width, T(0));
+        DISPATCH(product(r, cut[p], cut[p + 1], direct ? W : Wp.get(), mW_, l, width, mine, P, tail.get() + p * l));
     });
     for (i64 p = 1; p < parts; p++)
         for (i64 c = 0; c < l; c++) tail[c] += tail[p * l + c];
-    in_parallel(parts, [&](i64 q) {
-        DISPATCH(add_partials(partial.get(), parts, d, d * q / parts, d * (q + 1) / parts, l, ld, m, tail.get(), U));
-    });
+    if (copies || m)
+        in_parallel(parts, [&](i64 q) {
+            DISPATCH(add_partials(partial.get(), copies, d, d * q / parts, d * (q + 1) / parts, l, width, m,
+                                  tail.get(), U));
+        });
 }
 
 // The same, dense: W and U are turned column-major, U is summed in double.
@@ -269,30 +278,30 @@ void bind_kernels(nb::module_& m) {
        nb::arg("p").noconvert(), nb::arg("V").noconvert().none(), nb::arg("Q").noconvert().none(),
        nb::arg("order").noconvert(), "eta"_a, nb::arg("rho").noconvert().none());
 
-    m.def("vr_block", [](const Self& self, Mat<T> W, Mat<const T> W0, Mat<const T> U, Mat<const T> P,
+    m.def("vr_block", [](const Self& self, Mat<T> W, Mat<const T> W0, Mat<const T> U, Rowwise<const T> P,
                          Vec<const double> theta, Vec<const i64> order, double eta, OptVec<const double> rho) {
         i64 d = self.rows.d, n = self.rows.n, l = W.shape(1);
         for (auto [r, c] : {std::pair(W.shape(0), W.shape(1)), std::pair(W0.shape(0), W0.shape(1)),
                             std::pair(U.shape(0), U.shape(1))})
             require(i64(r) == d && i64(c) == l, "W, W0 and U must be d x l");
-        require(i64(P.shape(0)) == n && i64(P.shape(1)) == l, "P must be (rows of the block) x l");
+        require_rowwise(P, n, l);
         require(i64(theta.size()) == l && (!rho || i64(rho->size()) == n), "theta must have l entries, rho n");
         check_order(order, n);
         nb::gil_scoped_release release;
-        auto panel = scratch<T>(DISPATCH(Size<R>::panel(self.rows, 2 * l + 1)));
+        auto panel = scratch<T>(DISPATCH(Size<R>::panel(self.rows, 2 * l + (self.rows.map.shift ? 1 : 0))));
         auto row = scratch<T>(2 * DISPATCH(Size<R>::row(self.rows)));
         auto small = scratch<double>(DISPATCH(small_size(l)));
-        DISPATCH(vr_block(self.rows, W.data(), W0.data(), U.data(), P.data(), theta.data(), l, order.data(),
+        DISPATCH(vr_block(self.rows, W.data(), W0.data(), U.data(), P.data(), P.stride(0), theta.data(), l, order.data(),
                           i64(order.size()), eta, data_or_null<double>(rho), panel.get(), row.get(), small.get()));
     }, "rows"_a, nb::arg("W").noconvert(), nb::arg("W0").noconvert(), nb::arg("U").noconvert(),
        nb::arg("P").noconvert(), nb::arg("theta").noconvert(), nb::arg("order").noconvert(), "eta"_a,
        nb::arg("rho").noconvert().none());
 
-    m.def("vr_gram_schmidt", [](const Self& self, Mat<T> W, Mat<const T> U, Mat<const T> P, Vec<const i64> order,
+    m.def("vr_gram_schmidt", [](const Self& self, Mat<T> W, Mat<const T> U, Rowwise<const T> P, Vec<const i64> order,
                                 double eta, OptVec<const double> rho) {
         i64 d = self.rows.d, n = self.rows.n, l = W.shape(1);
         require(i64(W.shape(0)) == d && i64(U.shape(0)) == d && i64(U.shape(1)) == l, "W and U must be d x l");
-        require(i64(P.shape(0)) == n && i64(P.shape(1)) == l, "P must be (rows of the block) x l");
+        require_rowwise(P, n, l);
         require(!rho || i64(rho->size()) == n, "rho must have one entry per row");
         check_order(order, n);
         nb::gil_scoped_release release;
@@ -302,7 +311,7 @@ void bind_kernels(nb::module_& m) {
                 Wt[c * d + j] = W.data()[j * l + c];
                 Ut[c * d + j] = U.data()[j * l + c];
             }
-        DISPATCH(vr_gram_schmidt(self.rows, Wt.get(), Ut.get(), P.data(), l, order.data(), i64(order.size()), eta,
+        DISPATCH(vr_gram_schmidt(self.rows, Wt.get(), Ut.get(), P.data(), P.stride(0), l, order.data(), i64(order.size()), eta,
                                  data_or_null<double>(rho), row.get()));
         for (i64 j = 0; j < d; j++)
             for (i64 c = 0; c < l; c++) W.data()[j * l + c] = Wt[c * d + j];

@@ -22,7 +22,7 @@ inline bool use_avx2() {
 }  // namespace vrpca
 
 #ifdef VRPCA_HAVE_AVX2
-#define DISPATCH(call) (vrpca::use_avx2() ? vrpca::avx2::call : vrpca::baseline::call)
+#define DISPATCH(...) (vrpca::use_avx2() ? vrpca::avx2::__VA_ARGS__ : vrpca::baseline::__VA_ARGS__)
 #else
-#define DISPATCH(call) (vrpca::baseline::call)
+#define DISPATCH(...) (vrpca::baseline::__VA_ARGS__)
 #endif

@@ -51,16 +51,16 @@ void vr_vector(const Rows& rows, typename Rows::T* w, const typename Rows::T* w0
                typename Rows::T* scratch, double* f);
 
 // The block step with the projection control variate: W <- W + eta [rho_i z_i (z_i^T W - p_i^T K) + U K], K = W0^T W.
-// W0^T U = diag(theta). W is not orthonormalised: that cannot change its span.
+// W0^T U = diag(theta); P's rows are ldP apart. W is not orthonormalised: that cannot change its span.
 template <class Rows>
 void vr_block(const Rows& rows, typename Rows::T* W, const typename Rows::T* W0, const typename Rows::T* U,
-              const typename Rows::T* P, const double* theta, i64 l, const i64* order, i64 m, double eta,
+              const typename Rows::T* P, i64 ldP, const double* theta, i64 l, const i64* order, i64 m, double eta,
               const double* rho, typename Rows::T* panel, typename Rows::T* scratch, double* small);
 
 // Remark 1 to the letter: W <- gram_schmidt(W + eta (rho_i z_i (z_i^T W - p_i) + U)), everything column-major (l x d).
 template <class Rows>
 void vr_gram_schmidt(const Rows& rows, typename Rows::T* Wt, const typename Rows::T* Ut, const typename Rows::T* P,
-                     i64 l, const i64* order, i64 m, double eta, const double* rho, typename Rows::T* scratch);
+                     i64 ldP, i64 l, const i64* order, i64 m, double eta, const double* rho, typename Rows::T* scratch);
 
 // Oja's steps, W <- W + eta_t rho_i z_i (z_i^T W), not orthonormalised.
 template <class Rows>

@@ -852,7 +852,7 @@ inline void add_outer(const X* x, const double* y, i64 l, i64 ld, double* M) {
 
 template <class Rows>
 void vr_block(const Rows& rows, typename Rows::T* W, const typename Rows::T* W0, const typename Rows::T* U,
-              const typename Rows::T* P, const double* theta, i64 l, const i64* order, i64 m, double eta,
+              const typename Rows::T* P, i64 ldP, const double* theta, i64 l, const i64* order, i64 m, double eta,
               const double* rho, typename Rows::T* panel_buffer, typename Rows::T* scratch, double* small) {
     using T = typename Rows::T;
     const i64 d = rows.d, ld = quads(l);
@@ -906,7 +906,7 @@ void vr_block(const Rows& rows, typename Rows::T* W, const typename Rows::T* W0,
         last = x;
         const double a = rows.map.a(i), b = mu ? rows.map.b(i) : 0, xm = mu ? double(x_[2 * l]) : 0;
         const double zm = a * (xm - b * mm), r = rho ? rho[i] : 1.0;
-        const T* p = P + i * l;
+        const T* p = P + i * ldP;
         for (i64 c = 0; c < ld; c += 4) {
             Quad::put(zU + c, a * (widen(x_ + l + c) - b * Quad::get(mU + c)));
             Quad::put(y + c, a * (widen(x_ + c) - b * Quad::get(mE + c)) + zm * Quad::get(c_ + c));
@@ -977,7 +977,7 @@ inline void gram_schmidt(T* Wt, i64 l, i64 d) {
 
 template <class Rows>
 void vr_gram_schmidt(const Rows& rows, typename Rows::T* Wt, const typename Rows::T* Ut, const typename Rows::T* P,
-                     i64 l, const i64* order, i64 m, double eta, const double* rho, typename Rows::T* z) {
+                     i64 ldP, i64 l, const i64* order, i64 m, double eta, const double* rho, typename Rows::T* z) {
     using T = typename Rows::T;
     const i64 d = rows.d;
     for (i64 t = 0; t < m; t++) {
@@ -985,7 +985,7 @@ void vr_gram_schmidt(const Rows& rows, typename Rows::T* Wt, const typename Rows
         write_row(rows, i, z);
         for (i64 c = 0; c < l; c++) {
             T* w = Wt + c * d;
-            double gap = double(dot(z, w, d)) - double(P[i * l + c]);
+            double gap = double(dot(z, w, d)) - double(P[i * ldP + c]);
             axpy(T(eta * (rho ? rho[i] : 1.0) * gap), z, w, d);
             axpy(T(eta), Ut + c * d, w, d);
         }
@@ -1040,9 +1040,9 @@ void oja_block(const Rows& rows, typename Rows::T* W, i64 l, const i64* order, i
     template void vr_vector(const Rows&, Rows::T*, const Rows::T*, const Rows::T*, const Rows::T*, const Rows::T*,  \
                             const Rows::T*, i64, const i64*, i64, double, const double*, Rows::T*, Rows::T*,        \
                             double*);                                                                               \
-    template void vr_block(const Rows&, Rows::T*, const Rows::T*, const Rows::T*, const Rows::T*, const double*,    \
-                           i64, const i64*, i64, double, const double*, Rows::T*, Rows::T*, double*);               \
-    template void vr_gram_schmidt(const Rows&, Rows::T*, const Rows::T*, const Rows::T*, i64, const i64*, i64,      \
+    template void vr_block(const Rows&, Rows::T*, const Rows::T*, const Rows::T*, const Rows::T*, i64,              \
+                           const double*, i64, const i64*, i64, double, const double*, Rows::T*, Rows::T*, double*);               \
+    template void vr_gram_schmidt(const Rows&, Rows::T*, const Rows::T*, const Rows::T*, i64, i64, const i64*, i64, \
                                   double, const double*, Rows::T*);                                                 \
     template void oja_block(const Rows&, Rows::T*, i64, const i64*, i64, const double*, const double*, Rows::T*,    \
                             Rows::T*, double*);

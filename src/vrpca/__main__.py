@@ -1,0 +1,5 @@
+"""``python -m vrpca``: the command line."""
+
+from vrpca.cli import main
+
+main()
