@@ -41,7 +41,7 @@ class Certificate:
     mu: float = 0.0
 
 
-def certify(theta: np.ndarray, G: np.ndarray, k: int, d: int, mu: float, kind: str) -> Certificate:
+def certify(theta: np.ndarray, G: np.ndarray, k: int, d: int, mu: float, kind: str, eps: float) -> Certificate:
     """Bound the suboptimality of the k leading Ritz vectors.
 
     Parameters
@@ -58,16 +58,18 @@ def certify(theta: np.ndarray, G: np.ndarray, k: int, d: int, mu: float, kind: s
         (Estimate of) the largest eigenvalue outside the span of all Ritz vectors.
     kind : str
         How mu was found.
+    eps : float
+        Rounding unit of W and A W.
     """
     norms = np.sqrt(np.clip(np.diag(G), 0, None))[:k]
     top = theta[0]
     if len(theta) < k or not top > 0:
         return Certificate(np.inf, kind, norms / max(top, np.finfo(float).tiny), np.ones(len(norms)), np.inf)
-    if len(theta) == d:  # W spans everything: nothing can be missed
-        return Certificate(0.0, "exact", norms / top, _angles(theta, norms, k, 0.0), 0.0)
+    if len(theta) == d:  # W spans everything: only rounding can turn the leading vectors
+        G, mu, kind = np.zeros_like(G), 0.0, "exact"
     best = min(_bound_with_gap(theta, G, k, mu), _bound_without_gap(theta, G, k, mu))
     value = theta[:k].sum()
-    bound = max(0.0, float(1 - value / best))
+    bound = max(0.0, float(1 - value / best)) + _rounding(theta, k, mu, eps)
     return Certificate(bound, kind, norms / top, _angles(theta, norms, k, mu), float(mu / top))
 
 
@@ -81,6 +83,14 @@ def _bound_with_gap(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> floa
 def _bound_without_gap(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> float:
     singular = np.sqrt(np.clip(np.linalg.eigvalsh(G)[::-1][:k], 0, None))
     return float(theta[:k].sum() + k * max(0.0, mu - theta[k - 1]) + singular.sum())
+
+
+def _rounding(theta: np.ndarray, k: int, mu: float, eps: float) -> float:
+    """What rounding can hide: an error E in A W turns the k leading Ritz vectors by E / gap against the next one."""
+    E = 4 * eps * theta[0]
+    gap = max(float(theta[k - 1] - np.append(theta, mu)[k]), E)
+    hidden = k * E * min(1.0, E / gap) if len(theta) > k else 0.0
+    return float(hidden / theta[:k].sum()) + float(np.finfo(float).eps)
 
 
 def _angles(theta: np.ndarray, norms: np.ndarray, k: int, mu: float) -> np.ndarray:
@@ -136,10 +146,11 @@ class Probe:
     def bound(self, theta: np.ndarray) -> float:
         """Estimate of lambda_max outside W: Ritz value plus residual, never above the trace that W leaves (tr A = 1).
 
-        The first looks from a random start say little: until there are three, only the trace counts.
+        The first looks from a random start say little: until there are three, only the trace counts, and a young
+        probe's residual counts more than once.
         """
         left = max(0.0, 1.0 - float(theta.sum()))
-        return left if self.looks < 3 else min(self.value + self.residual, left)
+        return left if self.looks < 3 else min(self.value + self.residual * (1 + 3 / self.looks), left)
 
 
 def _leading_pairs(S: np.ndarray, AS: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:

@@ -202,11 +202,12 @@ class _Search:
 
         If the space's k leading vectors are at most ``b`` from optimal, the optimum is at most their sum / ``1 - b``.
         """
-        found = certify(*self._leading(theta, R, self.k + EXTRA), "estimated")
+        eps = float(np.finfo(self.view.dtype).eps)
+        found = certify(*self._leading(theta, R, self.k + EXTRA), "estimated", eps)
         share = self.objective / float(theta[: self.k].sum())
         bound = max(0.0, 1 - share * (1 - found.suboptimality))
         *_, mu = self._leading(theta, R, self.k)
-        own = certify(self.ratio, self.residual_gram, self.k, self.view.d, mu, found.kind)
+        own = certify(self.ratio, self.residual_gram, self.k, self.view.d, mu, found.kind, eps)
         missed = theta[: self.k] > self.ratio + np.sqrt(np.diag(self.residual_gram))  # not the j-th eigenvector at all
         return replace(own, suboptimality=bound, angles=np.where(missed, 1.0, own.angles))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numbers
 import os
+import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -21,11 +22,12 @@ from vrpca.errors import DataError, OptionError
 from vrpca.linalg import orthonormalise
 from vrpca.progress import progress_callback
 from vrpca.run import Limits, Outcome, Record, Run, Status
-from vrpca.solvers import SOLVERS, make_solver
+from vrpca.solvers import SOLVERS, Solver, make_solver
 from vrpca.solvers.auto import choose
 from vrpca.solvers.options import Options
 from vrpca.solvers.steps import Theory
 
+ENDS_EVERYTHING = (Status.INTERRUPTED, Status.STOPPED, Status.SECONDS)
 FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
 
 
@@ -252,7 +254,7 @@ def _decompose(
         transpose=prefer_transpose(source, name),
         n_threads=threads,
     )
-    solve = _Solve(view, name, options, rows_before=view.n)
+    solve = _Solve(view, name, options, rows_before=moments.readings * view.n)
     if fraction:
         outcome, k = solve.fraction(float(k))
     else:
@@ -281,43 +283,28 @@ def _decompose(
 
 
 class _Solve:
-    """Runs of one solver on one view: with restarts, and with k growing until a fraction is explained."""
+    """Runs of one solver on one view, within one budget: restarts, and k that grows until a fraction is explained."""
 
     def __init__(self, view: View, name: str, options: SolveOptions, rows_before: int):
         self.view, self.name, self.options = view, name, options
         self.rows_before = rows_before
         self.rng = as_generator(options["random_state"])
-        self.limits = Limits(options["tol"], options["max_passes"], options["max_seconds"])
+        self.began = time.perf_counter()
 
     def __call__(self, k: int, W0: np.ndarray | None = None) -> Outcome:
-        """The best of `restarts` independent runs: the one with the largest objective."""
+        """The best of `restarts` independent runs: the one with the largest objective. They share the budget evenly."""
         best: Outcome | None = None
-        for _ in range(self.options["restarts"]):
-            outcome = self._run(k, W0)
+        for left in range(self.options["restarts"], 0, -1):
+            solver, limits = self._solver(k), self._limits(share=1 / left)
+            if best is not None and not self._affordable(solver, limits):
+                break
+            outcome = self._run(solver, k, limits, W0)
             if best is None or outcome.iterate.objective(k) > best.iterate.objective(k):
                 best = outcome
-            if outcome.status is Status.INTERRUPTED:
+            if outcome.status in ENDS_EVERYTHING:
                 break
         assert best is not None
-        return Outcome(best.iterate, best.certificate, best.status, best.history, self._rows_read())
-
-    def _rows_read(self) -> int:
-        return self.rows_before + self.view.rows_read
-
-    def _run(self, k: int, W0: np.ndarray | None) -> Outcome:
-        o = self.options
-        columns = min(k + oversample_for(o["oversample"], k, self.name), self.view.d)
-        solver = make_solver(
-            self.name,
-            self.view,
-            Options(columns, o["tol"], o["step"], o["theory"], o["epoch_length"], o["sampling"], o["control"]),
-            o["deflate"],
-        )
-        with progress_callback(o["verbose"], self.limits, o["callback"]) as callback:
-            run = Run(
-                solver, self.view, k, self.limits, self.rng, callback=callback, rows_before=self.rows_before
-            )
-            return run.solve(W0)
+        return replace(best, rows_read=self._rows_read())
 
     def fraction(self, fraction: float) -> tuple[Outcome, int]:
         """Let k grow until the answer's Ritz values, which are lower bounds, explain the fraction."""
@@ -326,21 +313,60 @@ class _Solve:
         while True:
             outcome = self(k, W0)
             explained = np.cumsum(outcome.iterate.theta[:k])
-            if explained[-1] >= fraction or k == side or outcome.status is Status.INTERRUPTED:
+            enough = explained[-1] >= fraction or k == side
+            larger = min(2 * k, side)
+            if (
+                enough
+                or outcome.status in ENDS_EVERYTHING
+                or not self._affordable(self._solver(larger), self._limits(1))
+            ):
                 needed = min(int(np.searchsorted(explained, fraction)) + 1, k)
-                certificate = outcome.iterate.certificate(needed)
-                return Outcome(outcome.iterate, certificate, outcome.status, outcome.history, outcome.rows_read), needed
-            k, W0 = min(2 * k, side), outcome.iterate.W
+                status = outcome.status if enough or outcome.status is not Status.CONVERGED else Status.PASSES
+                return replace(outcome, certificate=outcome.iterate.certificate(needed), status=status), needed
+            k, W0 = larger, outcome.iterate.W
+
+    def _solver(self, k: int) -> Solver:
+        o = self.options
+        columns = min(k + oversample_for(o["oversample"], k, self.name), self.view.d)
+        details = (o["tol"], o["step"], o["theory"], o["epoch_length"], o["sampling"], o["control"])
+        return make_solver(self.name, self.view, Options(columns, *details), o["deflate"])
+
+    def _limits(self, share: float) -> Limits:
+        """The tolerance, and a share of the passes and seconds that are left."""
+        o, used = self.options, self._rows_read() / self.view.n
+        seconds = o["max_seconds"]
+        if seconds is not None:
+            seconds = share * max(0.0, seconds - (time.perf_counter() - self.began))
+        return Limits(o["tol"], used + share * (o["max_passes"] - used), seconds)
+
+    def _affordable(self, solver: Solver, limits: Limits) -> bool:
+        """Whether the passes that are left are enough to start."""
+        return self._rows_read() / self.view.n + solver.passes_to_start(self.view) <= limits.max_passes
+
+    def _run(self, solver: Solver, k: int, limits: Limits, W0: np.ndarray | None) -> Outcome:
+        if not self._affordable(solver, limits):
+            need = self._rows_read() / self.view.n + solver.passes_to_start(self.view)
+            raise OptionError(
+                f"max_passes={self.options['max_passes']} is too few: a first look at the data and the start of "
+                f"{self.name!r} take {need:g} passes per run."
+            )
+        with progress_callback(self.options["verbose"], limits, self.options["callback"]) as callback:
+            return Run(solver, self.view, k, limits, self.rng, callback=callback, rows_before=self.rows_before).solve(
+                W0
+            )
+
+    def _rows_read(self) -> int:
+        return self.rows_before + self.view.rows_read
 
 
 def oversample_for(asked: int | None, k: int, name: str) -> int:
-    """Extra columns: what the user says; else none for one vector and at least one for blocks.
+    """Extra columns: what the user says; else none for one vector and at least two for blocks.
 
     With the probe's column, a block's width is then a multiple of 4: whole SIMD registers.
     """
     if asked is not None:
         return asked
-    return 0 if k == 1 and name != "gram" else -(-(k + 2) // 4) * 4 - 1 - k
+    return 0 if k == 1 and name != "gram" else -(-(k + 3) // 4) * 4 - 1 - k
 
 
 def prefer_transpose(source: Source, solver: str) -> bool:
@@ -364,7 +390,7 @@ def _triplets(
     norms = norms[order]
     s = norms * (view.frobenius / np.sqrt(view.n))
     transposed = (view.n, view.d) != shape or view.source.shape != shape
-    other = _normalised(P[:, order], norms) if compute_u or transposed else None
+    other = _normalised(np.ascontiguousarray(P[:, order]), norms) if compute_u or transposed else None
     left, right = (W[:, order], other) if transposed else (other, W[:, order])
     signs = _signs(right)
     Vt = np.ascontiguousarray((right * signs).T)
@@ -387,13 +413,16 @@ def _numerical_rank(P: np.ndarray) -> int:
 
 
 def _normalised(P: np.ndarray, norms: np.ndarray) -> np.ndarray:
-    """P's columns at length 1; those that vanish up to rounding are replaced by any that make the basis orthonormal."""
+    """P's columns made orthonormal, the leading ones first: small singular values leave theirs less so.
+
+    Columns that vanish up to rounding are replaced by any that complete the basis.
+    """
     good = _present(norms, P)
     Q = np.zeros_like(P)
     np.divide(P, norms, out=Q, where=good, casting="same_kind")
     if not good.all():
         Q[:, ~good] = np.random.default_rng(0).standard_normal((len(P), int((~good).sum())))
-        orthonormalise(Q)
+    orthonormalise(Q)
     return Q
 
 
@@ -458,7 +487,7 @@ def _check_k(k: int | float | None, shape: tuple[int, int]) -> bool:
     if isinstance(k, numbers.Integral) and not isinstance(k, bool):
         if not 1 <= k <= largest:
             raise OptionError(
-                f"n_components={k} must be between 1 and min(n_samples, n_features)={largest} for data of shape {shape}."
+                f"n_components={k} must be between 1 and min(n_samples, n_features)={largest}: X has shape {shape}."
             )
         return False
     if isinstance(k, numbers.Real) and not isinstance(k, bool) and 0 < k < 1:

@@ -1,4 +1,4 @@
-"""`PCA` and `TruncatedSVD`, scikit-learn transformers: they validate, call the decomposition and store what it found."""
+"""`PCA` and `TruncatedSVD`, scikit-learn transformers: they validate, call the decomposition and store its findings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from vrpca.data.source import as_source
+from vrpca.data.source import as_source, is_path
 from vrpca.decomposition import DEFAULTS, Decomposition, SolveOptions, pca, svd
 from vrpca.run import Record
 from vrpca.scores import scores
@@ -81,12 +81,8 @@ _ATTRIBUTES = """components_ : ndarray of shape (n_components_, n_features)
         How the run ended; ``.value`` is advice."""
 
 
-class _Decomposer(
-    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
-):
+class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """What the two estimators have in common."""
-
-    _parameter_constraints: dict = {}  # checked where they are used, with messages of our own
 
     mean_: np.ndarray | None
     scale_: np.ndarray | None
@@ -109,7 +105,7 @@ class _Decomposer(
         self
         """
         source = as_source(X)
-        validate_data(self, X, skip_check_array=True)
+        validate_data(self, source if is_path(X) else X, skip_check_array=True)
         task = FitTask(self, X, y)
         found = self._decompose(source, sample_weight, self._start(), self._options(task))
         self._store(found)
@@ -163,7 +159,7 @@ class _Decomposer(
         """
         check_is_fitted(self)
         source = as_source(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        validate_data(self, source if is_path(X) else X, reset=False, skip_check_array=True)
         return scores(source, self.components_, self.mean_, self.scale_)
 
     def inverse_transform(self, X: Any) -> np.ndarray:
@@ -197,7 +193,7 @@ class _Decomposer(
         return tags
 
 
-class PCA(_Decomposer):
+class PCA(_Decomposer):  # noqa: D101 - the docstring shares its parameters with TruncatedSVD's
     __doc__ = f"""Principal component analysis to the accuracy that `tol` asks for, with a certificate.
 
     Dense or sparse: sparse data are centred without becoming dense.
@@ -349,7 +345,7 @@ class PCA(_Decomposer):
         return np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > rounding)
 
 
-class TruncatedSVD(_Decomposer):
+class TruncatedSVD(_Decomposer):  # noqa: D101 - the docstring shares its parameters with PCA's
     __doc__ = f"""Truncated singular value decomposition of the data as they are: no centring.
 
     Parameters
@@ -435,4 +431,3 @@ def _both(first: Callable[[Record], Any] | None, second: Callable[[Record], Any]
         return bool(second(record)) or stop
 
     return call
-

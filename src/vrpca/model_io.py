@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import zipfile
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from vrpca.certificate import Certificate
+from vrpca.data.files import written_whole
 from vrpca.errors import DataError
 from vrpca.estimators import PCA, TruncatedSVD
 from vrpca.run import Record, Status
@@ -87,14 +87,8 @@ def _metadata(model: Any, kind: str) -> dict[str, Any]:
 def write_npz(path: Path, arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> None:
     """Write arrays and metadata to a temporary file beside `path`, then rename it."""
     text = json.dumps(metadata, default=_plain)
-    handle, temporary = tempfile.mkstemp(dir=path.parent or Path(), prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, metadata=np.asarray(text), **arrays)  # type: ignore[arg-type]
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with written_whole(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, metadata=np.asarray(text), **arrays)  # type: ignore[arg-type]
 
 
 def _plain(value: Any) -> Any:
@@ -133,9 +127,7 @@ def load(path: str | os.PathLike[str]) -> PCA | TruncatedSVD:
         model.feature_names_in_ = arrays["feature_names_in_"].astype(object)
     model.n_features_in_ = metadata["n_features_in_"]
     model.status_ = Status[metadata["status"]]
-    model.certificate_ = Certificate(
-        residuals=arrays["residuals"], angles=arrays["angles"], **metadata["certificate"]
-    )
+    model.certificate_ = Certificate(residuals=arrays["residuals"], angles=arrays["angles"], **metadata["certificate"])
     model.history_ = [Record(**record) for record in metadata["history"]]
     return model
 
@@ -143,14 +135,16 @@ def load(path: str | os.PathLike[str]) -> PCA | TruncatedSVD:
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays and the checked metadata of a model file."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         metadata = json.loads(str(arrays.pop("metadata")))
         version = metadata["format"]
     except FileNotFoundError:
         raise DataError(f"There is no model file {path}.") from None
     except (zipfile.BadZipFile, ValueError, KeyError, OSError, EOFError, TypeError, AttributeError) as error:
-        raise DataError(f"{path} is not a vrpca model, or is damaged: {error}. Write it again with vrpca.save.") from error
+        raise DataError(
+            f"{path} is not a vrpca model, or is damaged: {error}. Write it again with vrpca.save."
+        ) from error
     if version != FORMAT or metadata.get("model") not in MODELS:
         raise DataError(
             f"{path} has model format {version}, this version of vrpca reads format {FORMAT}: use the vrpca "

@@ -157,7 +157,11 @@ class Run:
             self.best = it
             return it, ""
         what = "the objective fell" if it.finite else "the steps diverged"
-        if (self.solver.monotone or not it.finite) and self.solver.step_rule is not None and self.solver.step_rule.halve():
+        if (
+            (self.solver.monotone or not it.finite)
+            and self.solver.step_rule is not None
+            and self.solver.step_rule.halve()
+        ):
             return self.best, f"{what}: back to the last snapshot with half the step"
         return (it, what) if it.finite else (self.best, DIVERGED)
 

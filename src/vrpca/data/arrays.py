@@ -17,6 +17,8 @@ BLOCK_BYTES = 4 << 20  # rows that must be converted are converted in pieces of 
 
 def as_array(X: Any) -> np.ndarray:
     """Return X as a plain 2-D array of numbers, a view where it is an array already."""
+    if np.ma.is_masked(X):
+        raise DataError("X has masked entries: fill them in or drop their rows (numpy.ma.MaskedArray.filled).")
     try:
         X = np.asarray(X)
     except (TypeError, ValueError) as error:
@@ -35,8 +37,8 @@ def walk(n: int, rows: int, rng: np.random.Generator | None) -> Iterator[slice]:
     starts = np.arange(0, n, max(rows, 1))
     if rng is not None:
         rng.shuffle(starts)
-    for start in starts:
-        yield slice(int(start), int(min(start + rows, n)))
+    for start in starts.tolist():
+        yield slice(start, min(start + rows, n))
 
 
 class Pieces:
@@ -84,6 +86,9 @@ def sparse_source(X: Any) -> Source:
     working_dtype(X.dtype)
     if X.format not in ("csr", "csc"):
         X = X.tocsr()
+    if not all(part.flags.c_contiguous for part in (X.data, X.indices, X.indptr)):
+        parts = tuple(np.ascontiguousarray(part) for part in (X.data, X.indices, X.indptr))
+        X = type(X)(parts, shape=X.shape)
     if not X.has_canonical_format:  # duplicate or unsorted entries: the one case that needs a copy
         X = X.copy()
         X.sum_duplicates()
@@ -145,20 +150,19 @@ class FrameSource(Pieces):
     def __init__(self, frame: Any):
         check_shape(frame.shape)
         self.frame = frame
-        dtype = np.result_type(*(working_dtype(_column_dtype(frame, name)) for name in frame.columns))
+        dtype = np.result_type(
+            *(_column_dtype(name, kind) for name, kind in zip(frame.columns, frame.dtypes, strict=True))
+        )
         super().__init__(frame.shape, dtype, rows_that_fit(frame.shape[1], dtype), self._piece)
 
     def _piece(self, piece: slice) -> np.ndarray:
-        part = self.frame[piece] if not hasattr(self.frame, "iloc") else self.frame.iloc[piece]
-        return np.ascontiguousarray(part.to_numpy(), dtype=self.dtype)
+        return _frame_array(self.frame, piece, slice(None), self.dtype)
 
     def transposed(self) -> Source:
         """The transposed frame: its columns become rows."""
-        frame = self.frame
 
         def columns(piece: slice) -> np.ndarray:
-            part = frame[:, piece] if not hasattr(frame, "iloc") else frame.iloc[:, piece]
-            return np.ascontiguousarray(part.to_numpy().T, dtype=self.dtype)
+            return np.ascontiguousarray(_frame_array(self.frame, slice(None), piece, self.dtype).T)
 
         n, d = self.shape
         return TransposedFrame(self, (d, n), self.dtype, rows_that_fit(n, self.dtype), columns)
@@ -176,11 +180,22 @@ class TransposedFrame(Pieces):
         return self.frame
 
 
-def _column_dtype(frame: Any, name: Any) -> np.dtype:
-    """The NumPy type of a frame's column, or an error that names the column."""
-    column = frame[name]
-    numeric = column.dtype.is_numeric() if hasattr(column.dtype, "is_numeric") else column.dtype.kind in "fiub"
-    boolean = str(column.dtype).lower() in ("bool", "boolean")
-    if not (numeric or boolean):
-        raise DataError(f"Column {name!r} is of type {column.dtype}: only numbers can be decomposed. Drop or encode it.")
-    return np.asarray(column[:1]).dtype if len(column) else np.dtype(float)
+def _frame_array(frame: Any, rows: slice, columns: slice, dtype: np.dtype) -> np.ndarray:
+    """A part of a frame as a C-ordered array, missing values as NaN."""
+    if hasattr(frame, "iloc"):  # pandas
+        return np.ascontiguousarray(frame.iloc[rows, columns].to_numpy(dtype=dtype, na_value=np.nan))
+    return np.ascontiguousarray(frame[rows, columns].to_numpy(), dtype=dtype)
+
+
+def _column_dtype(name: Any, kind: Any) -> np.dtype:
+    """The working type of a frame's column, or an error that names the column."""
+    numpy_name = str(
+        getattr(kind, "numpy_dtype", kind)
+    ).lower()  # pandas' nullable types know theirs; polars' Int64 ...
+    numpy_name = {"boolean": "bool"}.get(numpy_name, numpy_name)
+    try:
+        return working_dtype(np.dtype(numpy_name))
+    except (DataError, TypeError):
+        raise DataError(
+            f"Column {name!r} is of type {kind}: only numbers can be decomposed. Drop or encode it."
+        ) from None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,12 +17,16 @@ SAFE = 1e60  # entries up to here can be squared and summed as they are
 
 @dataclass(frozen=True)
 class Moments:
-    """Column moments of a source; `factor` times the data has this mean and this mean squared deviation."""
+    """Column moments of a source; `factor` times the data has this mean and this mean squared deviation.
+
+    `readings` of the data were needed to find them.
+    """
 
     total: float
     mean: np.ndarray
     variance: np.ndarray
     factor: float
+    readings: int = 1
 
     @property
     def second(self) -> np.ndarray:
@@ -35,10 +40,11 @@ def column_moments(source: Source, weights: np.ndarray | None, n_threads: int) -
     Entries beyond 1e60 or below 1e-60 are scaled by a power of two so that their squares neither overflow nor vanish.
     """
     found = _accumulate(source, weights, n_threads, factor=None)
-    trace = found.second.sum()
+    with np.errstate(over="ignore", invalid="ignore"):
+        trace = found.second.sum()
     if not np.isfinite(trace) or trace < SAFE**-2:  # not finite, overflown or vanished: look closer, and again
         largest = _largest_entry(source)
-        found = _accumulate(source, weights, n_threads, factor=_power_of_two(largest))
+        found = replace(_accumulate(source, weights, n_threads, factor=_power_of_two(largest)), readings=3)
     return found
 
 
@@ -56,10 +62,12 @@ def _accumulate(source: Source, weights: np.ndarray | None, n_threads: int, fact
                 mean += delta * (w / (total + w))
                 M2 += block_M2 + delta**2 * (total * (w / (total + w)))
                 total += w
+            elif not np.isfinite(block_M2).all():
+                M2 += block_M2
     return Moments(total, mean, M2 / total, 1.0 if factor is None else factor)
 
 
-def _first_factor(X: object) -> float:
+def _first_factor(X: Any) -> float:
     values = X.data if sp.issparse(X) else X
     head = np.asarray(values).reshape(-1)[:65536]
     largest = float(np.max(np.abs(head), initial=0.0))
@@ -87,7 +95,7 @@ def _largest_entry(source: Source) -> float:
     return largest
 
 
-def _place(X: object, bad: np.ndarray) -> tuple[int, int]:
+def _place(X: Any, bad: np.ndarray) -> tuple[int, int]:
     if sp.issparse(X):
         entry = int(bad[0])
         return int(np.searchsorted(X.indptr, entry, side="right") - 1), int(X.indices[entry])

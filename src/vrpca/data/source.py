@@ -50,7 +50,8 @@ def working_dtype(dtype: np.dtype) -> np.dtype:
         )
     if dtype.kind == "f" and dtype.itemsize > 8:
         raise DataError(f"X has entries of type {dtype}, which is not supported: convert X to float64.")
-    return np.dtype(np.float32 if dtype == np.float32 or dtype.itemsize <= 2 else np.float64)
+    single = dtype.itemsize <= 2 or dtype.newbyteorder("=") == np.float32
+    return np.dtype(np.float32 if single else np.float64)
 
 
 def check_shape(shape: tuple[int, ...]) -> None:
@@ -63,6 +64,11 @@ def check_shape(shape: tuple[int, ...]) -> None:
     for count, what in zip(shape, ("sample", "feature"), strict=True):
         if count == 0:
             raise DataError(f"Found array with 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")
+
+
+def is_path(X: Any) -> bool:
+    """Whether X names a file."""
+    return isinstance(X, str | os.PathLike)
 
 
 def as_source(X: Any) -> Source:
@@ -81,7 +87,7 @@ def as_source(X: Any) -> Source:
 
     if isinstance(X, Source):
         return X
-    if isinstance(X, str | os.PathLike):
+    if is_path(X):
         from vrpca.data.files import open_data
 
         X = open_data(X)

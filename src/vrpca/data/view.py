@@ -18,6 +18,7 @@ from vrpca.data.source import Source
 from vrpca.linalg import aligned_zeros
 
 PIECE = 32768  # row numbers drawn at a time
+LEAST = 1e-12  # a unit below this (or above its inverse) goes into the columns: squares of raw entries may overflow
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,32 @@ class View:
         self.map = row_map
         self.frobenius = frobenius
         self.unit = np.sqrt(self.n) / frobenius
+        if not LEAST < self.unit < 1 / LEAST:
+            self._absorb_unit()
+        self._round_scale()
         self.n_threads = n_threads
         self.support = support
         self.rows_read = 0
         self._whole: Block | None = None
         self._norms: np.ndarray | None = None
+
+    def _absorb_unit(self) -> None:
+        """Multiply every entry by the unit before anything else is done with it."""
+        old, d = self.map, self.d
+        scale = np.full(d, self.unit) if old.col_scale is None else old.col_scale * self.unit
+        shift = None if old.shift is None else old.shift * self.unit
+        self.map = RowMap(scale, shift, old.row_scale, old.row_shift)
+        self.unit = 1.0
+
+    def _round_scale(self) -> None:
+        """The column scale as the kernels take it, and the shift to go with its rounded numbers: means must cancel."""
+        self.scale, self.shift = None, self.map.shift
+        if self.map.col_scale is None:
+            return
+        exact = self.map.col_scale
+        self.scale = exact.astype(self.dtype)
+        if self.shift is not None:
+            self.shift = self.shift * np.divide(self.scale, exact, out=np.ones_like(exact), where=exact != 0)
 
     @property
     def passes(self) -> float:
@@ -100,8 +122,8 @@ class View:
         m, stop = self.map, start + X.shape[0]
         return kernels.make_rows(
             X,
-            None if m.col_scale is None else m.col_scale.astype(self.dtype, copy=False),
-            m.shift,
+            self.scale,
+            self.shift,
             None if m.row_scale is None else m.row_scale[start:stop],
             None if m.row_shift is None else m.row_shift[start:stop],
             self.unit,
@@ -115,6 +137,11 @@ class View:
         self.rows_read += self.n
         U /= self.n
         return U
+
+    @property
+    def norms_known(self) -> bool:
+        """Whether the row norms have been read."""
+        return self._norms is not None
 
     def row_norms(self) -> np.ndarray:
         """Return every ``|z_i|^2`` (their mean is 1); read once, then kept."""
@@ -143,7 +170,12 @@ class View:
             for piece in range(0, share, PIECE):
                 count = min(PIECE, share - piece)
                 yield block, _draw(block.stop - block.start, cumulative, count, rng)
-                self.rows_read += count
+            # a block that had to be fetched was read whole, however few of its rows were drawn
+            self.rows_read += share if self._whole is not None else max(share, block.stop - block.start)
+
+    def passes_of_samples(self, m: int) -> float:
+        """Readings of the data that m draws take."""
+        return m / self.n if self._whole is not None else max(m / self.n, 1.0)
 
     def importance(self, sampling: str) -> np.ndarray | None:
         """Return the weight of each row's step, ``mean |z|^2 / |z_i|^2``, or None where all weights are 1."""
@@ -201,8 +233,7 @@ def make_view(
     inverse = None
     frobenius = np.sqrt(n * square.sum()) / moments.factor
     if scale:
-        deviation = column_scale(moments)
-        inverse = 1 / deviation
+        inverse = 1 / column_scale(moments)
         frobenius = np.sqrt(n * (square * (inverse / moments.factor) ** 2).sum())
     if not transpose:
         shift = None if mean is None else mean if inverse is None else mean * inverse

@@ -13,8 +13,8 @@ if choice == "native":
         from vrpca.kernels import _native as implementation
     except ImportError as error:
         raise ImportError(
-            f"vrpca's compiled kernels could not be loaded ({error}). Reinstall vrpca with a C++17 compiler at hand, or "
-            "set the environment variable VRPCA_KERNELS=reference to run (slowly) without them."
+            f"vrpca's compiled kernels could not be loaded ({error}). Reinstall vrpca with a C++17 compiler at hand, "
+            "or set the environment variable VRPCA_KERNELS=reference to run (slowly) without them."
         ) from error
 elif choice == "reference":
     from vrpca.kernels import reference as implementation  # type: ignore[no-redef]

@@ -90,9 +90,10 @@ def moments(rows: Rows, weight: Array | None, factor: float, threads: int) -> tu
     w = np.ones(n) if weight is None else weight
     total, mean, M2 = 0.0, np.zeros(d), np.zeros(d)
     for i in range(n):
-        if w[i] == 0:
-            continue
         x = factor * (rows.X[[i]].toarray()[0] if sp.issparse(rows.X) else rows.X[i]).astype(float)
+        if w[i] == 0:
+            M2 += 0 * x  # nothing, unless it is not finite
+            continue
         total += w[i]
         delta = x - mean
         mean += delta * (w[i] / total)
@@ -174,7 +175,8 @@ def oja_block(rows: Rows, W: Array, order: Array, eta: Array, rho: Array | None)
 
 def cross(W: Array, U: Array, H: Array) -> None:
     """``H = W^T U``, summed in double precision."""
-    H[...] = W.T.astype(float) @ U.astype(float)
+    with np.errstate(over="ignore", invalid="ignore"):
+        H[...] = W.T.astype(float) @ U.astype(float)
 
 
 def residual_gram(W: Array, U: Array, theta: Array, G: Array) -> None:

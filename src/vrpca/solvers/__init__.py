@@ -1,4 +1,4 @@
-"""The solvers, by name. A new one is a file with the four methods of `Solver` and a line in `SOLVERS`."""
+"""The solvers, by name. A new one is a file with the methods of `Solver` and a line in `SOLVERS`."""
 
 from __future__ import annotations
 
@@ -38,6 +38,10 @@ class Solver(Protocol):
     monotone: bool
     max_epochs: int | None
     step_rule: Step | None
+
+    def passes_to_start(self, view: View) -> float:
+        """Readings of the data that the start takes."""
+        ...
 
     def passes_per_step(self, view: View) -> float:
         """Readings of the data that one step takes."""

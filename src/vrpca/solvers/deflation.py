@@ -7,7 +7,7 @@ import numpy as np
 from vrpca.certificate import Probe
 from vrpca.data.view import View
 from vrpca.linalg import aligned_zeros, orthonormalise
-from vrpca.solvers.iterate import Iterate, random_start, snapshot
+from vrpca.solvers.iterate import Iterate, norms_to_read, random_start, snapshot
 from vrpca.solvers.options import Options
 from vrpca.solvers.steps import vr_step
 from vrpca.solvers.vr import vector_epoch
@@ -31,12 +31,17 @@ class Deflation:
         self.tol = options.tol / 100  # per vector, without its gap, which is not known: refined below if too coarse
         self.current = 0
 
+    def passes_to_start(self, view: View) -> float:
+        """Readings of the data before the first look: the snapshot, and the norms if rows are drawn by them."""
+        return 1 + norms_to_read(view, self.options)
+
     def passes_per_step(self, view: View) -> float:
         """Readings of the data by one epoch."""
-        return 1 + self.m / view.n
+        return 1 + view.passes_of_samples(self.m)
 
     def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
         """The first vector, random, or all that a warm start gives."""
+        view.importance(self.options.sampling)
         columns = 1 if W0 is None else min(self.options.columns, W0.shape[1])
         return snapshot(view, random_start(view, columns, rng, W0), Probe(view.d, view.dtype, rng))
 
@@ -49,9 +54,7 @@ class Deflation:
             W[:, self.current] = rng.standard_normal(view.d)
         else:
             w = W[:, self.current].copy()
-            vector_epoch(
-                view, it, w, self.step_rule.size, self.m, self.options.sampling, rng, locked=self.current
-            )
+            vector_epoch(view, it, w, self.step_rule.size, self.m, self.options.sampling, rng, locked=self.current)
             W[:, self.current] = w
         it.release()
         if np.isfinite(W).all():

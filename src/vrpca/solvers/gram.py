@@ -25,6 +25,10 @@ class Gram:
     def __init__(self, view: View, options: Options):
         self.options = options
 
+    def passes_to_start(self, view: View) -> float:
+        """Readings of the data before the first look: A, and a look at how exact its eigenvectors are."""
+        return 2.0
+
     def passes_per_step(self, view: View) -> float:
         """Nothing is left to do after the start."""
         return 0.0

@@ -17,6 +17,10 @@ class Hybrid(VR):
 
     name = "hybrid"
 
+    def passes_to_start(self, view: View) -> float:
+        """Readings of the data before the first look: Oja's steps besides what `vr` needs."""
+        return super().passes_to_start(view) + view.passes_of_samples(view.n)
+
     def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
         """Oja's n steps from a random start, and the snapshot."""
         W = random_start(view, self.options.columns, rng, W0)

@@ -10,6 +10,7 @@ from scipy.linalg import block_diag
 from vrpca.certificate import Certificate, Probe, certify
 from vrpca.data.view import View
 from vrpca.linalg import aligned_copy, aligned_zeros, cross, orthonormalise, residual_gram, ritz, rotate
+from vrpca.solvers.options import Options
 
 
 @dataclass
@@ -40,7 +41,8 @@ class Iterate:
         """Bound for the k leading vectors, with the complement as the probe saw it."""
         known = self.outside is not None
         mu = self.outside if self.outside is not None else self.probe.bound(self.theta)
-        return certify(self.theta, self.G, k, self.W.shape[0], mu, "exact" if known else "estimated")
+        eps = float(np.finfo(self.W.dtype).eps)
+        return certify(self.theta, self.G, k, self.W.shape[0], mu, "exact" if known else "estimated", eps)
 
     @property
     def finite(self) -> bool:
@@ -49,7 +51,7 @@ class Iterate:
 
 
 def random_start(view: View, l: int, rng: np.random.Generator, W0: np.ndarray | None = None) -> np.ndarray:
-    """l orthonormal columns: those of `W0` first, random ones for the rest; zero where the data's columns are zero."""
+    """Return l orthonormal columns: those of `W0`, then random ones; zero where the columns of the data are zero."""
     W = aligned_zeros((view.d, l), view.dtype)
     W[...] = rng.standard_normal((view.d, l))
     if W0 is not None:
@@ -58,6 +60,11 @@ def random_start(view: View, l: int, rng: np.random.Generator, W0: np.ndarray | 
         W[~view.support] = 0
     orthonormalise(W)
     return W
+
+
+def norms_to_read(view: View, options: Options) -> float:
+    """The reading that drawing rows by their norms takes, once."""
+    return 1.0 if options.sampling == "norm" and not view.norms_known else 0.0
 
 
 def snapshot(view: View, W: np.ndarray, probe: Probe) -> Iterate:

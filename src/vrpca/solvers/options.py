@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 
 from vrpca.errors import OptionError
@@ -43,11 +44,12 @@ class Options:
             raise OptionError(f"sampling={self.sampling!r} is not known: use 'uniform' or 'norm'.")
         if self.control not in (None, "difference", "projection"):
             raise OptionError(f"control={self.control!r} is not known: use 'difference', 'projection' or None.")
-        if self.epoch_length is not None and not (isinstance(self.epoch_length, int) and self.epoch_length > 0):
+        m = self.epoch_length
+        if m is not None and (isinstance(m, bool) or not isinstance(m, numbers.Integral) or m < 1):
             raise OptionError(f"epoch_length={self.epoch_length!r} must be a positive integer or None.")
         if self.step == "theory" and self.theory is None:
             raise OptionError(
-                "step='theory' needs the quantities of Theorem 1: pass theory=vrpca.Theory(gap=..., delta=..., epsilon=...)."
+                "step='theory' needs the quantities of Theorem 1: pass theory=vrpca.Theory(gap=..., delta=...)."
             )
         if self.step == "theory" and self.columns != 1:
             raise OptionError("step='theory' is Theorem 1, which is about one component: use n_components=1.")

@@ -22,6 +22,10 @@ class Power:
     def __init__(self, view: View, options: Options):
         self.options = options
 
+    def passes_to_start(self, view: View) -> float:
+        """Readings of the data before the first look: the snapshot."""
+        return 1.0
+
     def passes_per_step(self, view: View) -> float:
         """Readings of the data by one iteration."""
         return 1.0

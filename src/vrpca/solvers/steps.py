@@ -7,6 +7,7 @@ is multiplied by tr A on its way in. In those units the paper's heuristic ``1 / 
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass
 
 from vrpca.data.view import View
@@ -80,7 +81,7 @@ def fixed_step(view: View, step: object) -> Step | None:
     """The step for a number given by the user; None for a rule's name."""
     if isinstance(step, str):
         return None
-    if isinstance(step, bool) or not isinstance(step, (int, float)) or not 0 < float(step) < math.inf:
+    if isinstance(step, bool) or not isinstance(step, numbers.Real) or not 0 < float(step) < math.inf:
         raise OptionError(f"step={step!r} must be a positive number or the name of a rule.")
     return Step(float(step) * trace(view), adaptive=False)
 

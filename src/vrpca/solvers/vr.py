@@ -10,7 +10,7 @@ from vrpca import kernels
 from vrpca.certificate import Probe
 from vrpca.data.view import Block, View
 from vrpca.linalg import aligned_copy, orthonormalise
-from vrpca.solvers.iterate import Iterate, random_start, snapshot
+from vrpca.solvers.iterate import Iterate, norms_to_read, random_start, snapshot
 from vrpca.solvers.options import Options
 from vrpca.solvers.steps import Step, Theory, trace, vr_step
 
@@ -33,12 +33,17 @@ class VR:
         self.walk = Walk(view)
         self.control = options.control or ("difference" if options.columns == 1 else "projection")
 
+    def passes_to_start(self, view: View) -> float:
+        """Readings of the data before the first look: the snapshot, and the norms if rows are drawn by them."""
+        return 1 + norms_to_read(view, self.options)
+
     def passes_per_step(self, view: View) -> float:
         """Readings of the data by one epoch."""
-        return 1 + self.m / view.n
+        return 1 + view.passes_of_samples(self.m)
 
     def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
         """A random start and its snapshot."""
+        view.importance(self.options.sampling)
         W = random_start(view, self.options.columns, rng, W0)
         return snapshot(view, W, Probe(view.d, view.dtype, rng))
 
@@ -60,18 +65,14 @@ class VR:
         rho, W0, U, theta = view.importance(self.options.sampling), it.W, it.U, it.theta
 
         def advance(block: Block, order: np.ndarray, taken: int) -> None:
-            kernels.vr_block(
-                block.rows, W, W0, U, block.cut(it.P), theta, order, self.step_rule.size, block.cut(rho)
-            )
+            kernels.vr_block(block.rows, W, W0, U, block.cut(it.P), theta, order, self.step_rule.size, block.cut(rho))
 
         self.walk(view, W, self.m, self.options.sampling, rng, advance)
 
     def _difference_epoch(self, view: View, it: Iterate, W: np.ndarray, rng: np.random.Generator) -> None:
         rho = view.importance(self.options.sampling)
         for block, order in view.samples(self.m, rng, self.options.sampling):
-            kernels.vr_gram_schmidt(
-                block.rows, W, it.U, block.cut(it.P), order, self.step_rule.size, block.cut(rho)
-            )
+            kernels.vr_gram_schmidt(block.rows, W, it.U, block.cut(it.P), order, self.step_rule.size, block.cut(rho))
 
 
 def vector_epoch(

@@ -48,7 +48,7 @@ void require(bool ok, const char* what) {
 template <class T>
 void require_rowwise(const Rowwise<const T>& P, i64 n, i64 l) {
     require(i64(P.shape(0)) == n && i64(P.shape(1)) == l, "P must be (rows of the block) x l");
-    require(l == 1 || P.stride(1) == 1, "the rows of P must be contiguous");
+    require(n == 0 || l == 1 || P.stride(1) == 1, "the rows of P must be contiguous");
 }
 
 template <class T>
@@ -119,42 +119,64 @@ std::vector<i64> split(const vrpca::CsrRows<T, I>& r, i64 parts) {
     return cut;
 }
 
+// The most rows that one part has.
+i64 cut_width(const std::vector<i64>& cut) {
+    i64 most = 0;
+    for (size_t p = 0; p + 1 < cut.size(); p++) most = std::max(most, cut[p + 1] - cut[p]);
+    return most;
+}
+
 bool on_cache_line(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 64 == 0; }
+
+// Rows whose contributions are summed in T before they are added to U, sparse: enough to make the adding cheap, few
+// enough to keep rounding from growing with the number of rows.
+template <class T, class I>
+i64 rows_per_sum(const vrpca::CsrRows<T, I>& r) {
+    const i64 entries = r.indptr[r.n] - r.indptr[0];
+    return std::max<i64>(8192, entries ? i64(8.0 * double(r.d) * double(r.n) / double(entries)) : r.n);
+}
 
 // U += Z^T (Z W), sparse. Rows of W and U that fill whole cache lines are used as they are; others are copied to where
 // they do. Every thread but the last has a U of its own; the last one works on the result itself where it can.
 template <class T, class I>
 void product(const Rows<vrpca::CsrRows<T, I>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
     const auto& r = self.rows;
-    const i64 d = r.d, ld = DISPATCH(Size<vrpca::CsrRows<T, I>>::columns(l));
+    const i64 d = r.d, ld = DISPATCH(Size<vrpca::CsrRows<T, I>>::columns(l)), per_sum = rows_per_sum(r);
     const double* m = r.map.shift;
     std::vector<double> mW(m ? l : 0);
     for (i64 j = 0; m && j < d; j++)
         for (i64 c = 0; c < l; c++) mW[c] += m[j] * double(W[j * l + c]);
     const double* mW_ = m ? mW.data() : nullptr;
     const bool few = r.indptr[r.n] - r.indptr[0] < 2 * d;  // copies would cost more than they save
-    const bool direct = few || (l == ld && on_cache_line(W) && on_cache_line(U));
-    const i64 parts = few ? 1 : std::max<i64>(1, std::min<i64>(threads, r.n)), width = direct ? l : ld;
-    const i64 copies = direct ? parts - 1 : parts;
+    const bool one_sum = few || r.n <= per_sum * threads;
+    const bool aligned = few || (l == ld && on_cache_line(W) && on_cache_line(U));
+    const i64 parts = few ? 1 : std::max<i64>(1, std::min<i64>(threads, r.n)), width = aligned ? l : ld;
+    const i64 copies = aligned && one_sum ? parts - 1 : parts;
     auto cut = split(r, parts);
-    auto Wp = scratch<T>(direct ? 0 : d * ld), partial = scratch<T>(copies * d * width);
-    auto tail = zeros<double>(parts * l);
-    for (i64 j = 0; !direct && j < d; j++) {
+    auto Wp = scratch<T>(aligned ? 0 : d * ld), partial = scratch<T>(copies * d * width);
+    auto tail = zeros<double>(parts * l), none = zeros<double>(l);
+    for (i64 j = 0; !aligned && j < d; j++) {
         for (i64 c = 0; c < l; c++) Wp[j * ld + c] = W[j * l + c];
         for (i64 c = l; c < ld; c++) Wp[j * ld + c] = 0;
     }
-    in_parallel(parts, [&](i64 p) {
-        T* mine = p < copies ? partial.get() + p * d * width : U;
-        if (p < copies) std::fill(mine, mine + d * width, T(0));
-        DISPATCH(product(r, cut[p], cut[p + 1], direct ? W : Wp.get(), mW_, l, width, mine, P, tail.get() + p * l));
-    });
-    for (i64 p = 1; p < parts; p++)
-        for (i64 c = 0; c < l; c++) tail[c] += tail[p * l + c];
-    if (copies || m)
-        in_parallel(parts, [&](i64 q) {
-            DISPATCH(add_partials(partial.get(), copies, d, d * q / parts, d * (q + 1) / parts, l, width, m,
-                                  tail.get(), U));
+    const i64 longest = cut_width(cut), sums = one_sum ? 1 : (longest + per_sum - 1) / per_sum;
+    for (i64 s = 0; s < sums; s++) {
+        in_parallel(parts, [&](i64 p) {
+            T* mine = p < copies ? partial.get() + p * d * width : U;
+            if (p < copies) std::fill(mine, mine + d * width, T(0));
+            const i64 lo = one_sum ? cut[p] : std::min(cut[p + 1], cut[p] + s * per_sum);
+            const i64 hi = one_sum ? cut[p + 1] : std::min(cut[p + 1], lo + per_sum);
+            DISPATCH(product(r, lo, hi, aligned ? W : Wp.get(), mW_, l, width, mine, P, tail.get() + p * l));
         });
+        const bool last = s + 1 == sums;
+        for (i64 p = 1; last && p < parts; p++)
+            for (i64 c = 0; c < l; c++) tail[c] += tail[p * l + c];
+        if (copies || (m && last))
+            in_parallel(parts, [&](i64 q) {
+                DISPATCH(add_partials(partial.get(), copies, d, d * q / parts, d * (q + 1) / parts, l, width,
+                                      last ? m : nullptr, last ? tail.get() : none.get(), U));
+            });
+    }
 }
 
 // The same, dense: W and U are turned column-major, U is summed in double.

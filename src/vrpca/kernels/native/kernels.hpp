@@ -6,6 +6,8 @@
 namespace vrpca {
 namespace VRPCA_ISA {
 
+// Mapped entries must be of a size that T can square: the view sees to that.
+
 // How many elements of scratch a kernel needs (the caller allocates).
 template <class Rows>
 struct Size {

@@ -683,11 +683,16 @@ void moments(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, dou
              double* total) {
     i64 d = rows.d;
     double W = 0;
-    const T* x0 = rows.X + lo * d;
+    const T* x0 = rows.X + lo * d;  // the shift: the first row that counts
     for (i64 j = 0; j < d; j++) mean[j] = M2[j] = 0;
     for (i64 i = lo; i < hi; i++) {
         const T* x = rows.X + i * d;
         double w = weight ? weight[i] : 1.0;
+        if (w == 0) {
+            for (i64 j = 0; j < d; j++) M2[j] += 0 * double(x[j]);  // nothing, unless it is not finite
+            continue;
+        }
+        if (W == 0) x0 = x;
         W += w;
 #pragma omp simd
         for (i64 j = 0; j < d; j++) {
@@ -715,10 +720,13 @@ void moments(const CsrRows<T, I>& rows, const double* weight, double factor, dou
         SparseRow<T, I> x = row_of(rows, i, static_cast<T*>(nullptr));
         double w = weight ? weight[i] : 1.0;
         W += w;
-        if (w == 0) continue;
         for (i64 k = 0; k < x.nnz; k++) {
             i64 j = x.j[k];
             double v = factor * double(x.v[k]);
+            if (w == 0) {
+                M2[j] += 0 * v;  // nothing, unless it is not finite
+                continue;
+            }
             if (mass[j] == 0) first[j] = v;
             double t = v - first[j];
             mass[j] += w;
@@ -744,6 +752,7 @@ void vr_vector(const Rows& rows, typename Rows::T* w, const typename Rows::T* w0
                typename Rows::T* scratch, double* f) {
     using T = typename Rows::T;
     const i64 d = rows.d;
+    if (m == 0) return;
     const double* mu = lazy_shift(rows);
     auto panel = make_panel(rows, panel_buffer, mu ? 3 : 2);  // e | u | m
     for (i64 j = 0; j < d; j++) panel.at(j, 1) = u[j];

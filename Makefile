@@ -1,0 +1,48 @@
+# Every target sets up what it needs in .venv: python, make and a C++ compiler are all that the machine must have.
+#
+#   make demo    generate data, fit, transform, check, plot; everything under demo-output/
+#   make test    the test suite, with the compiled kernels and then with their NumPy twins
+#   make lint    ruff and mypy
+#   make bench   the benchmark of the foundations
+#   make clean   remove .venv, builds and outputs
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+NATIVE := $(wildcard src/vrpca/kernels/native/*)
+
+.PHONY: demo test lint bench clean
+.DELETE_ON_ERROR:
+
+demo: $(STAMP)
+	$(BIN)/python examples/demo.py
+
+# One BLAS thread per worker: the workers fill the cores already.
+test: $(STAMP)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+	OPENBLAS_NUM_THREADS=1 VRPCA_KERNELS=reference $(BIN)/python -m pytest -n auto -m reference
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/foundation.py
+
+clean:
+	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+# The install is editable, so Python files need nothing; what is compiled, and what pip reads, calls for a new one.
+$(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable ".[test,lint]"
+	@touch $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "vrpca needs Python 3.11 or newer, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1):" \
+	    "run 'make PYTHON=/path/to/python3.11 ...'." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip

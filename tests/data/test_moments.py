@@ -1,0 +1,239 @@
+"""Means and variances in one reading, against two readings in double precision; and entries that are not finite."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers import eps, sparse_matrix
+from vrpca.data import as_source
+from vrpca.data.moments import column_moments
+from vrpca.errors import DataError
+
+pytestmark = pytest.mark.reference
+
+
+class Blocks:
+    """A source of given blocks, as files and clusters have them."""
+
+    def __init__(self, *blocks):
+        self.parts = blocks
+        self.shape = (sum(b.shape[0] for b in blocks), blocks[0].shape[1])
+        self.dtype = blocks[0].dtype
+        self.readings = 0
+
+    def blocks(self, rng=None):
+        self.readings += 1
+        start = 0
+        for block in self.parts:
+            yield start, block
+            start += block.shape[0]
+
+    def transposed(self):
+        raise NotImplementedError
+
+
+def two_pass(X, weights=None):
+    X = np.asarray(X, float)
+    w = np.ones(len(X)) if weights is None else weights
+    mean = w @ X / w.sum()
+    return w.sum(), mean, w @ (X - mean) ** 2 / w.sum()
+
+
+def check(source, X, weights=None, rtol=1e-12, slack=1e-10):
+    """The moments of `factor` times X; `slack` is relative to the mean square."""
+    found = column_moments(source, weights, 2)
+    scaled = np.asarray(X, float) * found.factor
+    total, mean, variance = two_pass(scaled, weights)
+    size = np.abs(scaled).max(0)
+    assert found.total == pytest.approx(total, rel=1e-14)
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-13, atol=4 * eps(float) * size.max())
+    assert (np.abs(found.variance - variance) <= rtol * variance + slack * eps(float) * size**2).all()
+    np.testing.assert_allclose(found.second, variance + mean**2, rtol=1e-11)
+    return found
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("mean", [0, 1e4, 1e6])
+@pytest.mark.parametrize("kind", ["C", "F", "csr", "csc"])
+def test_a_large_mean_does_not_drown_the_variance(kind, mean, dtype, rng):
+    X = (mean + rng.standard_normal((500, 4))).astype(dtype)
+    given_ = {"C": X, "F": np.asfortranarray(X), "csr": sp.csr_array(X), "csc": sp.csc_array(X)}[kind]
+    check(as_source(given_), X, rtol=1e-10)
+
+
+def test_faiss_773(rng):
+    """Large means in float32: the covariance [[10001, 10000], [10000, 10001]] of a peer's bug report."""
+    X = (100 + rng.standard_normal((2000, 2))).astype(np.float32)
+    found = check(as_source(X), X)
+    assert (found.variance < 1.2).all()
+
+
+@pytest.mark.parametrize("value", [1.0, 0.1, 1e8, 1 / 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_constant_columns_have_no_variance(value, dtype, rng):
+    """Also where the constant is stored in every row of a sparse matrix (sk 19766)."""
+    X = np.column_stack([np.full(300, value), rng.standard_normal(300)]).astype(dtype)
+    for given_ in (X, np.asfortranarray(X), sp.csr_array(X), sp.csc_array(X)):
+        found = check(as_source(given_), X)
+        assert found.variance[0] <= (4 * eps(float) * value) ** 2
+        assert found.mean[0] == pytest.approx(float(dtype(value)), rel=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("fmt", ["csr", "csc"])
+def test_columns_that_are_constant_where_they_are_stored(fmt, dtype, rng):
+    X = np.where(rng.random((300, 3)) < [0.01, 0.5, 0.99], 7.5, 0).astype(dtype)
+    check(as_source(sp.csr_array(X).asformat(fmt)), X)
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 60),
+    st.integers(1, 6),
+    st.sampled_from(("C", "F", "csr", "csc", "i2", "f4")),
+    st.sampled_from((None, "random", "zeros")),
+    st.integers(1, 4),
+)
+def test_moments_of_any_matrix(seed, n, d, kind, weighting, pieces):
+    rng = np.random.default_rng(seed)
+    X = 3 + 10 * sparse_matrix(n, d, 0.6, rng)
+    X = X.astype("i2") if kind == "i2" else X.astype("f4") if kind == "f4" else X
+    weights = None if weighting is None else rng.uniform(0.1, 5, n)
+    if weighting == "zeros":
+        weights *= rng.random(n) < 0.5
+        weights[rng.integers(n)] = 1
+    given_ = {"F": np.asfortranarray(X), "csr": sp.csr_array(X), "csc": sp.csc_array(X)}.get(kind, X)
+    check(as_source(given_), X, weights, slack=4)
+    if kind in ("C", "csr"):
+        cuts = np.linspace(0, n, pieces + 1).astype(int)
+        parts = [given_[a:b] for a, b in pairwise(cuts) if b > a]
+        check(Blocks(*parts), X, weights, slack=4)
+
+
+def test_weights_are_counts(rng):
+    X, counts = rng.standard_normal((20, 3)), rng.integers(0, 4, 20)
+    weighted = column_moments(as_source(X), counts.astype(float), 1)
+    repeated = column_moments(as_source(np.repeat(X, counts, axis=0)), None, 1)
+    np.testing.assert_allclose(weighted.mean, repeated.mean, rtol=1e-13)
+    np.testing.assert_allclose(weighted.variance, repeated.variance, rtol=1e-13)
+    assert weighted.total == repeated.total
+
+
+def test_blocks_without_weight_do_not_count(rng):
+    X = rng.standard_normal((30, 3))
+    weights = np.r_[np.zeros(10), np.ones(10), np.zeros(10)]
+    check(Blocks(X[:10], X[10:20], X[20:]), X, weights, slack=4)
+
+
+@pytest.mark.parametrize("fmt", ["dense", "csr"])
+def test_a_weightless_outlier_in_the_first_row_costs_no_accuracy(fmt, rng):
+    X = rng.standard_normal((100, 3))
+    X[0] = 1e9
+    weights = np.r_[0.0, np.ones(99)]
+    found = column_moments(as_source(X if fmt == "dense" else sp.csr_array(X)), weights, 1)
+    _, mean, variance = two_pass(X[1:])
+    np.testing.assert_allclose(found.mean, mean, atol=1e-13)
+    np.testing.assert_allclose(found.variance, variance, rtol=1e-10)
+
+
+def test_one_row():
+    found = column_moments(as_source(np.array([[3.0, -4.0]])), None, 1)
+    assert found.total == 1 and found.factor == 1
+    np.testing.assert_array_equal(found.mean, [3, -4])
+    np.testing.assert_array_equal(found.variance, [0, 0])
+    np.testing.assert_array_equal(found.second, [9, 16])
+
+
+def test_zeros_have_zero_moments():
+    for X in (np.zeros((5, 2)), sp.csr_array((5, 2)), sp.csc_array((5, 2))):
+        found = column_moments(as_source(X), None, 1)
+        assert found.total == 5 and not found.mean.any() and not found.variance.any()
+
+
+# --------------------------------------------------------------------------------------------------------------- scales
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e-61, 1e61, 1e150, 1e300])
+@pytest.mark.parametrize("fmt", ["dense", "csr"])
+def test_neither_overflow_nor_underflow(fmt, scale, rng):
+    X = (2 + rng.standard_normal((50, 3))) * scale
+    found = check(as_source(X if fmt == "dense" else sp.csr_array(X)), X)
+    assert np.log2(found.factor) % 1 == 0  # scaling is exact
+    assert (found.variance > 1e-3).all() and (found.variance < 1e3).all()
+
+
+@pytest.mark.parametrize("first", [0.0, 1e-200, 1.0])
+@pytest.mark.parametrize("later", [1e-200, 1e-150, 1.0, 1e150, 1e200])
+@pytest.mark.parametrize("fmt", ["dense", "csr"])
+def test_the_first_block_does_not_decide_the_scale(fmt, first, later, rng):
+    if first == 1 and later < 1:
+        pytest.skip("the first block dominates")
+    blocks = [first * rng.standard_normal((9, 2))] + [later * rng.standard_normal((9, 2)) for _ in range(2)]
+    X = np.vstack(blocks)
+    source = Blocks(*blocks) if fmt == "dense" else Blocks(*map(sp.csr_array, blocks))
+    found = check(source, X, slack=4)
+    assert found.variance.min() > 0 and np.isfinite(found.variance).all()
+
+
+def test_ordinary_data_are_read_once(rng):
+    source = Blocks(*rng.standard_normal((4, 10, 3)))
+    assert column_moments(source, None, 1).readings == source.readings == 1
+
+
+def test_every_reading_is_counted(rng):
+    source = Blocks(1e-200 * rng.standard_normal((9, 2)), 1e-130 * rng.standard_normal((9, 2)))
+    found = column_moments(source, None, 1)
+    assert found.readings == source.readings
+
+
+@pytest.mark.parametrize("value", [1e-30, 1e30])
+def test_float32_data_whose_squares_leave_float32(value, rng):
+    X = (value * (1 + rng.standard_normal((50, 3)))).astype(np.float32)
+    check(as_source(X), X)
+
+
+# ----------------------------------------------------------------------------------------------------------- not finite
+
+
+@pytest.mark.parametrize(("bad", "says"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")])
+@pytest.mark.parametrize("row", [0, 9, 10, 15, 29])
+@pytest.mark.parametrize("column", [0, 3])
+@pytest.mark.parametrize("kind", ["whole", "dense blocks", "csr", "csr blocks", "csc", "F", "f4", "f2"])
+def test_entries_that_are_not_finite_are_named(kind, row, column, bad, says, rng):
+    X = sparse_matrix(30, 4, 0.5, rng)
+    X[row, column] = bad
+    parts = (X[:10], X[10:20], X[20:])
+    source = {
+        "whole": lambda: as_source(X),
+        "dense blocks": lambda: Blocks(*parts),
+        "csr": lambda: as_source(sp.csr_array(X)),
+        "csr blocks": lambda: Blocks(*map(sp.csr_array, parts)),
+        "csc": lambda: as_source(sp.csc_array(X)),
+        "F": lambda: as_source(np.asfortranarray(X)),
+        "f4": lambda: as_source(X.astype("f4")),
+        "f2": lambda: as_source(X.astype("f2")),
+    }[kind]()
+    with pytest.raises(DataError, match=rf"{says} \(row {row}, column {column}\)"):
+        column_moments(source, None, 2)
+
+
+def test_the_first_of_several_is_named(rng):
+    X = rng.standard_normal((30, 4))
+    X[[25, 12], [0, 3]] = np.nan, np.inf
+    with pytest.raises(DataError, match=r"row 12, column 3"):
+        column_moments(as_source(X), None, 1)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+@pytest.mark.parametrize("fmt", ["dense", "csr"])
+def test_not_finite_in_a_weighted_row(fmt, weight, rng):
+    """Weight zero is no excuse: the products would still meet the entry (0 * NaN = NaN)."""
+    X, weights = rng.standard_normal((10, 3)), np.ones(10)
+    X[4, 1], weights[4] = np.nan, weight
+    with pytest.raises(DataError, match=r"row 4, column 1"):
+        column_moments(as_source(X if fmt == "dense" else sp.csr_array(X)), weights, 1)

@@ -1,0 +1,210 @@
+"""Products, norms and moments: compiled against NumPy, and both against the rows written out in full."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_cases import (
+    COLUMNS,
+    DTYPES,
+    KINDS,
+    MAPS,
+    ROWS,
+    WIDTHS,
+    assert_close,
+    cases,
+    make_case,
+    rounding,
+    to,
+)
+
+from helpers import eps
+from vrpca.kernels import _native as native
+from vrpca.kernels import reference
+
+
+def check_product(case, rng, width, threads, with_P, start=0.0):
+    dtype, (n, d) = case.dtype, case.shape
+    (W,) = to(dtype, rng.standard_normal((d, width)))
+    (U,) = to(dtype, start * rng.standard_normal((d, width)))
+    U0, W_before, twin = U.copy(), W.copy(), U.astype(float)
+    P = np.full((n, width), np.nan, dtype) if with_P else None
+    P_twin = np.full((n, width), np.nan) if with_P else None
+    native.product(case.rows(native), W, U, P, threads)
+    reference.product(case.rows(reference), W, twin, P_twin, threads)
+
+    Z, size = case.Z, case.magnitude
+    bound = rounding(case)
+    allowed = bound * (size.T @ (size @ np.abs(W)) + np.abs(U0))
+    assert_close(U, U0 + Z.T @ (Z @ W.astype(float)), allowed)
+    assert_close(U, twin, allowed)
+    if with_P:
+        assert_close(P, Z @ W.astype(float), bound * (size @ np.abs(W)))
+        assert_close(P, P_twin, bound * (size @ np.abs(W)))
+    np.testing.assert_array_equal(W, W_before)
+
+
+@settings(max_examples=150)
+@given(cases(), st.sampled_from(WIDTHS), st.sampled_from((1, 2, 5)), st.booleans(), st.sampled_from((0.0, 1.0)))
+def test_product_agrees_with_its_twin_on_any_input(drawn, width, threads, with_P, start):
+    check_product(*drawn, width, threads, with_P, start)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_product_of_every_width(kind, dtype, width, rng):
+    check_product(make_case(rng, 65, 17, kind, dtype, (True,) * 4), rng, width, 2, True)
+
+
+@pytest.mark.parametrize("maps", MAPS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_product_with_every_row_map(kind, maps, rng):
+    check_product(make_case(rng, 65, 16, kind, np.float32, maps), rng, 5, 2, True)
+
+
+@pytest.mark.parametrize("n", ROWS)
+@pytest.mark.parametrize("d", COLUMNS)
+@pytest.mark.parametrize("kind", ["dense", "csr32"])
+def test_product_of_every_shape(kind, d, n, rng):
+    for threads in (1, 2, 5):
+        check_product(make_case(rng, n, d, kind, np.float64, (False, True, False, False)), rng, 3, threads, True)
+
+
+@pytest.mark.parametrize("width", [1, 3, 8])
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("kind", KINDS)
+def test_product_adds_to_what_is_there(kind, threads, width, rng):
+    check_product(
+        make_case(rng, 200, 7, kind, np.float64, (False, True, True, False)), rng, width, threads, False, 10.0
+    )
+
+
+@pytest.mark.parametrize("kind", ["csr32", "csr64"])
+@pytest.mark.parametrize("maps", [(False,) * 4, (True,) * 4])
+def test_a_matrix_without_entries_is_only_its_shift(kind, maps, rng):
+    case = make_case(rng, 9, 7, kind, np.float64, maps, density=0)
+    assert len(case.csr[1]) == 0
+    for threads in (1, 2, 5):
+        check_product(case, rng, 4, threads, True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_block_of_no_rows_adds_nothing(kind, rng):
+    case = make_case(rng, 0, 5, kind, np.float64, unit=1.0)
+    U = np.full((5, 2), 3.0)
+    native.product(case.rows(native), np.ones((5, 2)), U, None, 2)
+    np.testing.assert_array_equal(U, 3.0)
+    total, mean, M2 = native.moments(case.rows(native), None, 1.0, 2)
+    assert total == 0 and not mean.any() and not M2.any()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_product_repeats_to_the_last_bit(kind, threads, rng):
+    case = make_case(rng, 200, 33, kind, np.float32, (True,) * 4)
+    (W,) = to(np.float32, rng.standard_normal((33, 6)))
+    found = []
+    for _ in range(3):
+        U, P = np.zeros((33, 6), np.float32), np.zeros((200, 6), np.float32)
+        native.product(case.rows(native), W, U, P, threads)
+        found.append((U.tobytes(), P.tobytes()))
+    assert found[0] == found[1] == found[2]
+
+
+def many_rows(rng, n=200_000, d=8):
+    """float32 rows of large mean, and the same matrix centred in double."""
+    X = (1e3 + 100 * np.arange(d) + rng.standard_normal((n, d)) * np.linspace(1, 3, d)).astype(np.float32)
+    mean = X.astype(float).mean(0)
+    return X, mean, X - mean
+
+
+def test_float32_sums_over_many_dense_rows_keep_their_accuracy(rng):
+    X, mean, Z = many_rows(rng)
+    (W,) = to(np.float32, rng.standard_normal((8, 3)))
+    U = np.zeros((8, 3), np.float32)
+    native.product(native.dense_rows(X, None, mean, None, None, 1.0), W, U, None, 1)
+    exact = Z.T @ (Z @ W.astype(float))
+    assert np.linalg.norm(U - exact) < 4 * eps(np.float32) * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_float32_sums_over_many_sparse_rows_keep_their_accuracy(threads, rng):
+    """One common column and a few rare ones, as in counts: U's entries are sums of n terms of one sign."""
+    n, d = 200_000, 8
+    X = rng.uniform(0.5, 1, (n, d)).astype(np.float32) * (rng.random((n, d)) < np.geomspace(1, 0.05, d))
+    i, j = np.nonzero(X)
+    indptr = np.searchsorted(i, np.arange(n + 1)).astype(np.int32)
+    rows = native.csr_rows(indptr, j.astype(np.int32), X[i, j], d, None, None, None, None, 1.0)
+    (W,) = to(np.float32, rng.uniform(0, 1, (d, 3)))
+    U = np.zeros((d, 3), np.float32)
+    native.product(rows, W, U, None, threads)
+    exact = X.astype(float).T @ (X.astype(float) @ W.astype(float))
+    assert np.linalg.norm(U - exact) < 8 * eps(np.float32) * np.linalg.norm(exact)
+
+
+@settings(max_examples=100)
+@given(cases())
+def test_row_norms_agree_with_their_twin(drawn):
+    case, _ = drawn
+    norms, twin = np.full(case.shape[0], np.nan), np.full(case.shape[0], np.nan)
+    native.row_norms(case.rows(native), norms)
+    reference.row_norms(case.rows(reference), twin)
+    allowed = rounding(case) * (case.magnitude**2).sum(1)
+    assert_close(norms, (case.Z**2).sum(1), allowed)
+    assert_close(norms, twin, allowed)
+    assert (norms >= 0).all()
+
+
+def check_moments(case, weight, factor, threads):
+    found = native.moments(case.rows(native), weight, factor, threads)
+    twin = reference.moments(case.rows(reference), weight, factor, threads)
+    X, w = factor * case.X.astype(float), np.ones(case.shape[0]) if weight is None else weight
+    total = w.sum()
+    mean = w @ X / total if total > 0 else np.zeros(case.shape[1])
+    M2 = w @ (X - mean) ** 2
+    bound = eps(float) * (8 + 2 * np.sqrt(case.shape[0]))
+    for total_, mean_, M2_ in (found, twin):
+        assert total_ == pytest.approx(total, rel=1e-14)
+        assert_close(mean_, mean, bound * factor * np.abs(case.X).max(0, initial=0))
+        assert_close(M2_, M2, bound * (w @ X**2 + total * (factor * np.abs(case.X).max(0, initial=0)) ** 2))
+        assert (-bound * total * (factor * np.abs(case.X).max(0, initial=0)) ** 2 <= M2_).all()
+
+
+@settings(max_examples=100)
+@given(
+    cases(),
+    st.sampled_from((None, "random", "zeros")),
+    st.sampled_from((1.0, 2.0**-40, 2.0**40)),
+    st.sampled_from((1, 2, 5)),
+)
+def test_moments_agree_with_their_twin(drawn, weights, factor, threads):
+    case, rng = drawn
+    n = case.shape[0]
+    weight = None if weights is None else rng.uniform(0.1, 3, n)
+    if weights == "zeros":
+        weight *= rng.random(n) < 0.5
+    check_moments(case, weight, factor, threads)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_moments_when_all_weights_are_zero(kind, rng):
+    check_moments(make_case(rng, 9, 3, kind), np.zeros(9), 1.0, 2)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kind", ["dense", "csr32"])
+def test_a_row_of_weight_zero_does_not_spoil_the_variance_of_the_others(kind, threads, rng):
+    case = make_case(rng, 200, 3, kind, density=1.0)
+    huge = 1e9
+    case.X[0] = huge
+    if kind == "csr32":
+        lo, hi = case.csr[0][:2]
+        case.csr[2][lo:hi] = huge
+        case.X[0] *= hi > lo
+    weight = np.ones(200)
+    weight[0] = 0
+    _, mean, M2 = native.moments(case.rows(native), weight, 1.0, threads)
+    rest = case.X[1:]
+    np.testing.assert_allclose(mean, rest.mean(0), atol=1e-12)
+    np.testing.assert_allclose(M2, ((rest - rest.mean(0)) ** 2).sum(0), rtol=1e-10)

@@ -1,0 +1,407 @@
+"""The command line: every command, every exit code, one line per error, and nothing half-written."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import vrpca
+from vrpca import cli
+
+
+@pytest.fixture(scope="module")
+def X():
+    return np.random.default_rng(7).standard_normal((300, 40)) * np.geomspace(2, 0.05, 40) + 1
+
+
+@pytest.fixture
+def data(tmp_path, X):
+    np.save(tmp_path / "data.npy", X)
+    return tmp_path / "data.npy"
+
+
+@pytest.fixture
+def model(tmp_path, data, vrpca_command):
+    path = tmp_path / "model.npz"
+    assert vrpca_command("fit", data, "-k", 3, "--out", path, "--quiet")[0] == 0
+    return path
+
+
+@pytest.fixture
+def vrpca_command(capsys):
+    """Run one command in this process; return its exit code, stdout and stderr."""
+
+    def run(*arguments):
+        capsys.readouterr()
+        code = cli.run([str(argument) for argument in arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_version(vrpca_command):
+    assert vrpca_command("--version") == (0, f"vrpca {vrpca.__version__}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"], ["transform", "--help"], ["check", "--help"]])
+def test_help(vrpca_command, arguments):
+    code, out, err = vrpca_command(*arguments)
+    assert code == 0 and "Usage" in out and err == ""
+
+
+@pytest.mark.parametrize("start", [["-m", "vrpca"], ["-c", "from vrpca.cli import main; main()"]])
+def test_entry_points(start, data, X):
+    done = subprocess.run(
+        [sys.executable, *start, "fit", str(data), "-k", "2"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].split() == ["component", "variance", "ratio", "cumulative", "residual"]
+    assert "passes" in done.stderr  # the progress bar
+    broken = subprocess.run([sys.executable, *start, "fit", "nowhere.npy", "-k", "2"], capture_output=True, check=False)
+    assert broken.returncode == 2 and broken.stdout == b"" and broken.stderr.startswith(b"vrpca: ")
+
+
+def test_typer_stays_out_of_the_library():
+    code = "import sys, vrpca, vrpca.check, vrpca.report; assert not {'typer', 'matplotlib'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_fit_prints_the_components(vrpca_command, data, X):
+    code, out, err = vrpca_command("fit", data, "-k", 3, "--quiet")
+    assert code == 0 and err == ""
+    *table, last = out.splitlines()
+    assert len({len(line) for line in table}) == 1  # aligned
+    numbers = np.array([line.split() for line in table[1:]], dtype=float)
+    s2 = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
+    np.testing.assert_array_equal(numbers[:, 0], [1, 2, 3])
+    np.testing.assert_allclose(numbers[:, 1], s2[:3] / (len(X) - 1), rtol=1e-5)
+    np.testing.assert_allclose(numbers[:, 2], s2[:3] / s2.sum(), atol=1e-6)
+    np.testing.assert_allclose(numbers[:, 3], np.cumsum(s2[:3]) / s2.sum(), atol=1e-6)
+    for part in ("gram", "40 entries", "converged", "passes", " s;", "exact certificate", "tol 1e-08"):
+        assert part in last
+
+
+def test_fit_draws_a_table_on_a_terminal(vrpca_command, data, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    code, out, _ = vrpca_command("fit", data, "-k", 2, "--quiet")
+    assert code == 0 and "─" in out and "variance" in out
+
+
+def test_fit_json(vrpca_command, data, tmp_path, X):
+    out = tmp_path / "model.npz"
+    code, text, _ = vrpca_command("fit", data, "-k", 3, "--solver", "vr", "--json", "--out", out)
+    found = json.loads(text)
+    assert code == 0
+    assert found["solver"] == "vr" and found["reason"] == "asked for" and found["converged"] is True
+    assert found["certificate"]["kind"] == "estimated" and found["certificate"]["suboptimality"] <= found["tol"] == 1e-8
+    assert (found["n_samples"], found["n_features"], found["model"], found["plot"]) == (300, 40, str(out), None)
+    s2 = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
+    assert [c["variance"] for c in found["components"]] == pytest.approx(s2[:3] / 299, rel=1e-6)
+
+
+def test_json_has_no_infinity():
+    found = cli._finite({"a": [np.float32(1.5), float("inf")], "b": np.nan, "c": 2})
+    assert found == {"a": [1.5, None], "b": None, "c": 2}
+
+
+def test_fit_options_reach_the_model(vrpca_command, data, tmp_path):
+    out = tmp_path / "model.npz"
+    numbers = {"-k": 1, "--tol": 1e-4, "--max-passes": 60, "--threads": 1, "--seed": 5}
+    options = [part for pair in numbers.items() for part in pair]
+    flags = ["--solver", "vr", "--no-center", "--scale", "--quiet"]
+    assert vrpca_command("fit", data, *options, *flags, "--out", out)[0] == 0
+    model = vrpca.load(out)
+    expected = {
+        "n_components": 1,
+        "tol": 1e-4,
+        "solver": "vr",
+        "center": False,
+        "scale": True,
+        "max_passes": 60,
+        "n_threads": 1,
+        "random_state": 5,
+        "verbose": False,
+    }
+    assert {name: model.get_params()[name] for name in expected} == expected
+    assert model.mean_ is None and model.scale_ is not None
+
+
+def test_fit_of_a_fraction(vrpca_command, data, tmp_path, X):
+    out = tmp_path / "model.npz"
+    assert vrpca_command("fit", data, "-k", "0.9", "--out", out)[0] == 0
+    ratio = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
+    needed = np.searchsorted(np.cumsum(ratio) / ratio.sum(), 0.9) + 1
+    assert vrpca.load(out).n_components_ == needed
+
+
+def test_fit_is_repeatable(vrpca_command, data):
+    def components():
+        found = json.loads(vrpca_command("fit", data, "-k", 2, "--solver", "vr", "--json", "--quiet")[1])
+        return found["components"]
+
+    assert components() == components()
+
+
+def test_fit_that_does_not_converge(vrpca_command, data, tmp_path):
+    out = tmp_path / "model.npz"
+    arguments = ("fit", data, "-k", 3, "--solver", "power", "--max-passes", 4, "--out", out)
+    code, text, err = vrpca_command(*arguments)
+    assert code == 1 and "NOT CONVERGED" in text and len(text.splitlines()) == 6
+    (warning,) = [line for line in err.splitlines() if line.startswith("vrpca: ")]
+    assert warning.startswith("vrpca: warning: 3 component(s)") and "max_passes" in warning
+    assert not vrpca.load(out).converged_
+    code, _, err = vrpca_command(*arguments, "--quiet")
+    assert code == 1 and err == ""
+
+
+def test_fit_sparse_centred(vrpca_command, tmp_path, X):
+    S = sp.csr_array(np.where(np.abs(X) > 1.2, X, 0))
+    sp.save_npz(tmp_path / "data.npz", S)
+    code, text, _ = vrpca_command("fit", tmp_path / "data.npz", "-k", 2, "--json")
+    Z = S.toarray() - S.toarray().mean(axis=0)
+    expected = np.linalg.svd(Z, compute_uv=False)[:2] ** 2 / (len(Z) - 1)
+    assert code == 0
+    assert [c["variance"] for c in json.loads(text)["components"]] == pytest.approx(expected, rel=1e-6)
+
+
+def test_fit_plot(vrpca_command, data, tmp_path):
+    code, text, _ = vrpca_command("fit", data, "-k", 2, "--plot", tmp_path / "plot.svg")
+    assert code == 0 and "plot written to" in text
+    assert (tmp_path / "plot.svg").read_text().lstrip().startswith("<?xml")
+
+
+def test_the_data_file_is_not_changed(vrpca_command, data, model, tmp_path):
+    before, time = digest(data), data.stat().st_mtime_ns
+    vrpca_command("fit", data, "-k", 2, "--scale")
+    vrpca_command("transform", model, data, "--out", tmp_path / "scores.npy")
+    vrpca_command("check", model, data)
+    assert (digest(data), data.stat().st_mtime_ns) == (before, time)
+
+
+@pytest.mark.parametrize("rows", [7, 8192])
+@pytest.mark.parametrize("kind", ["npy", "csr", "csc", "coo"])
+def test_transform(vrpca_command, model, tmp_path, X, kind, rows, monkeypatch):
+    monkeypatch.setattr(cli, "ROWS", rows)
+    if kind == "npy":
+        np.save(tmp_path / "new", X)
+    else:
+        sp.save_npz(tmp_path / "new.npy", sp.csr_array(X).asformat(kind))
+        (tmp_path / "new.npy.npz").rename(tmp_path / "new.npy")
+    out = tmp_path / "scores.npy"
+    code, text, err = vrpca_command("transform", model, tmp_path / "new.npy", "--out", out)
+    assert (code, err) == (0, "") and "300 x 3 scores (float64)" in text
+    np.testing.assert_allclose(np.load(out), vrpca.load(model).transform(X), rtol=1e-12, atol=1e-12)
+
+
+def test_transform_of_float32_data(vrpca_command, tmp_path, X):
+    np.save(tmp_path / "data.npy", X.astype(np.float32))
+    vrpca_command("fit", tmp_path / "data.npy", "-k", 2, "--out", tmp_path / "model.npz")
+    vrpca_command("transform", tmp_path / "model.npz", tmp_path / "data.npy", "--out", tmp_path / "scores.npy")
+    assert np.load(tmp_path / "scores.npy").dtype == np.float32
+
+
+def test_check(vrpca_command, data, model):
+    code, text, err = vrpca_command("check", model, data)
+    assert code == 0 and err == "" and text.splitlines()[-1].startswith("ok: suboptimality at most")
+    code, text, _ = vrpca_command("check", model, data, "--json", "--tol", 1e-6)
+    found = json.loads(text)
+    assert found["ok"] is True and found["tol"] == 1e-6 and len(found["components"]) == 3
+
+
+def test_check_of_a_wrong_model(vrpca_command, data, model):
+    wrong = vrpca.load(model)
+    wrong.components_[1] = np.eye(40)[30]
+    vrpca.save(wrong, model)
+    code, text, _ = vrpca_command("check", model, data)
+    assert code == 1 and text.splitlines()[-1].startswith("FAILED")
+
+
+def with_nan(X, row, column):
+    X = X.copy()
+    X[row, column] = np.nan
+    return X
+
+
+def bad_nan(path, X):
+    np.save(path, with_nan(X, 5, 6))
+
+
+def bad_complex(path, X):
+    np.save(path, X + 0j)
+
+
+def bad_text(path, X):
+    np.save(path, X.astype(str))
+
+
+def bad_objects(path, X):
+    np.save(path, X.astype(object), allow_pickle=True)
+
+
+def bad_empty(path, X):
+    np.save(path, X[:0])
+
+
+def bad_one_row(path, X):
+    np.save(path, X[:1])
+
+
+def bad_one_dimension(path, X):
+    np.save(path, X[0])
+
+
+def bad_constant(path, X):
+    np.save(path, np.ones_like(X))
+
+
+def bad_truncated(path, X):
+    np.save(path, X)
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+def bad_foreign(path, X):
+    path.write_text("a,b\n1,2\n")
+
+
+def bad_missing(path, X):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("write", "word"),
+    [
+        (bad_nan, "NaN"),
+        (bad_complex, "Complex"),
+        (bad_text, "numbers"),
+        (bad_objects, "pickled"),
+        (bad_empty, "0 sample"),
+        (bad_one_row, "one row|between 1 and"),
+        (bad_one_dimension, "2D"),
+        (bad_constant, "no variance"),
+        (bad_truncated, "truncated"),
+        (bad_foreign, "not a .npy"),
+        (bad_missing, "no data file"),
+    ],
+)
+def test_bad_data(vrpca_command, tmp_path, X, write, word):
+    path, out, plot = tmp_path / "data.npy", tmp_path / "model.npz", tmp_path / "plot.png"
+    write(path, X)
+    before = sorted(tmp_path.iterdir())
+    code, text, err = vrpca_command("fit", path, "-k", 1, "--quiet", "--out", out, "--plot", plot)
+    assert_refused(code, text, err, word)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def assert_refused(code, text, err, word):
+    """Exit code 2, nothing on stdout, one line on stderr that names the cause."""
+    assert (code, text) == (2, "")
+    assert err.startswith("vrpca: ") and err.count("\n") == 1 and "Traceback" not in err
+    assert any(part in err for part in word.split("|")), err
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ("-k 0", "n_components=0"),
+        ("-k 41", "between 1 and"),
+        ("-k 1.5", "n_components=1.5"),
+        ("-k ten", "-k ten"),
+        ("", "-k"),
+        ("-k 2 --tol -1", "tol"),
+        ("-k 2 --tol small", "--tol"),
+        ("-k 2 --solver magic", "magic"),
+        ("-k 2 --threads 0", "n_threads"),
+        ("-k 2 --max-passes 0", "max_passes"),
+        ("-k 2 --colour red", "--colour"),
+        ("-k 2 --out nowhere/model.npz", "no folder"),
+        ("-k 2 --plot plot.jpg", ".png or .svg"),
+        ("-k 2 --plot nowhere/plot.png", "no folder"),
+    ],
+)
+def test_bad_options(vrpca_command, data, options, word, monkeypatch):
+    monkeypatch.chdir(data.parent)
+    before = sorted(data.parent.iterdir())
+    assert_refused(*vrpca_command("fit", data, "--quiet", *options.split()), word)
+    assert sorted(data.parent.iterdir()) == before
+
+
+def test_unknown_command(vrpca_command):
+    assert_refused(*vrpca_command("fly"), "fly")
+
+
+def test_no_command_shows_the_help(vrpca_command):
+    code, out, err = vrpca_command()
+    assert code == 2 and "Usage" in out + err and "Traceback" not in err
+
+
+def test_outputs_are_checked_before_the_work(vrpca_command, data, monkeypatch):
+    monkeypatch.setattr(vrpca.PCA, "fit", lambda *_: pytest.fail("the fit was started"))
+    assert_refused(*vrpca_command("fit", data, "-k", 2, "--out", data.parent / "no" / "model"), "no folder")
+    assert_refused(*vrpca_command("fit", data, "-k", 2, "--plot", data.parent / "plot.gif"), ".gif")
+
+
+def test_models_for_other_columns(vrpca_command, model, tmp_path, X):
+    other, out = tmp_path / "other.npy", tmp_path / "scores.npy"
+    np.save(other, X[:, :-1])
+    assert_refused(*vrpca_command("transform", model, other, "--out", out), "39 columns, but the model is for 40")
+    assert_refused(*vrpca_command("check", model, other), "39 features")
+    assert not out.exists()
+
+
+def test_bad_models(vrpca_command, data, model, tmp_path):
+    out = tmp_path / "scores.npy"
+    assert_refused(*vrpca_command("transform", data, data, "--out", out), "not a vrpca model")
+    assert_refused(*vrpca_command("check", tmp_path / "nowhere", data), "no model file")
+    assert_refused(*vrpca_command("check", model, model), "is a vrpca model, not data")
+    model.write_bytes(model.read_bytes()[:-50])
+    assert_refused(*vrpca_command("check", model, data), "damaged")
+    assert not out.exists()
+
+
+def test_scores_that_fail_half_way_leave_the_old_file(vrpca_command, model, tmp_path, X, monkeypatch):
+    monkeypatch.setattr(cli, "ROWS", 10)
+    bad, out = tmp_path / "bad.npy", tmp_path / "scores.npy"
+    out.write_bytes(b"old")
+    np.save(bad, with_nan(X, 250, 3))
+    before = sorted(tmp_path.iterdir())
+    assert_refused(*vrpca_command("transform", model, bad, "--out", out), "NaN")
+    assert out.read_bytes() == b"old" and sorted(tmp_path.iterdir()) == before
+
+
+def test_scores_need_a_npy_name(vrpca_command, model, data, tmp_path):
+    assert_refused(*vrpca_command("transform", model, data, "--out", tmp_path / "scores.csv"), "must end in .npy")
+
+
+def test_interruption(vrpca_command, data, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(vrpca.PCA, "fit", interrupted)
+    code, text, err = vrpca_command("fit", data, "-k", 2, "--out", tmp_path / "model.npz")
+    assert (code, text, err.strip()) == (130, "", "vrpca: interrupted.")
+    assert not (tmp_path / "model.npz").exists()
+
+
+def test_bugs_are_not_hidden(vrpca_command, data, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(vrpca.PCA, "fit", broken)
+    with pytest.raises(RuntimeError, match="a bug"):
+        vrpca_command("fit", data, "-k", 2)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a POSIX shell")
+def test_a_reader_that_leaves_is_no_error(data):
+    command = f'"{sys.executable}" -m vrpca fit "{data}" -k 30 --quiet | true'
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr and "Exception" not in done.stderr
