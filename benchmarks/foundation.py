@@ -183,7 +183,7 @@ def speed(X: np.ndarray, R: sp.csr_matrix, repeats: int) -> None:
         ("RCV1 epoch, k=3, default block", epoch_of(R, 3), *scipy_vector, "", False),
         (
             "fused CSR pass, 8 columns, 2 threads",
-            lambda: kernels.product(rows, W8, U8, None, two),
+            fused_csr,
             *scipy_block,
             ">= 4",
             True,

@@ -173,9 +173,9 @@ def svd(
     Examples
     --------
     >>> import numpy as np, vrpca
-    >>> X = np.random.default_rng(0).standard_normal((1000, 400)) * np.geomspace(1, 1e-3, 400)
+    >>> X = np.random.default_rng(0).standard_normal((1000, 400)) / np.arange(1, 401)
     >>> found = vrpca.svd(X, 3, solver="vr", random_state=0)
-    >>> found.converged, found.certificate.suboptimality < 1e-8
+    >>> found.converged, found.certificate.suboptimality <= 1e-8
     (True, True)
     >>> bool(np.allclose(found.s, np.linalg.svd(X, compute_uv=False)[:3]))
     True
@@ -242,7 +242,9 @@ def _decompose(
 
     side = min(source.shape)
     name, reason = options["solver"], "asked for"
-    if name == "auto":
+    if name == "auto" and options["deflate"]:
+        name, reason = "vr", "deflation goes with it"
+    elif name == "auto":
         guess = min(FIRST_GUESS if fraction else int(k), side)
         name, reason = choose(max(source.shape), side, side if fraction and side <= 2000 else guess)
     view = make_view(
@@ -261,7 +263,7 @@ def _decompose(
         outcome = solve(int(k), _oriented(start, view, source, moments, center, scale, weights))
     _warn(outcome, options["tol"], k)
     weight = 1.0 if weights is None else float(weights.mean())
-    if everything:
+    if everything and outcome.iterate.P is not None:
         k = _numerical_rank(outcome.iterate.P)
     U, s, Vt = _triplets(outcome, view, source.shape, int(k), compute_u)
     return Decomposition(
@@ -328,8 +330,7 @@ class _Solve:
     def _solver(self, k: int) -> Solver:
         o = self.options
         columns = min(k + oversample_for(o["oversample"], k, self.name), self.view.d)
-        details = (o["tol"], o["step"], o["theory"], o["epoch_length"], o["sampling"], o["control"])
-        return make_solver(self.name, self.view, Options(columns, *details), o["deflate"])
+        return make_solver(self.name, self.view, _solver_options(o, columns), o["deflate"])
 
     def _limits(self, share: float) -> Limits:
         """The tolerance, and a share of the passes and seconds that are left."""
@@ -384,14 +385,15 @@ def _triplets(
     outcome: Outcome, view: View, shape: tuple[int, int], k: int, compute_u: bool
 ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
     """U, s, Vt from the last snapshot: W holds one side's vectors, P = Z W the other's times the singular values."""
-    W, P = outcome.iterate.W[:, :k], outcome.iterate.P[:, :k]
+    W, P = outcome.iterate.W, outcome.iterate.P
+    assert P is not None  # the run renewed it
     norms = _column_norms(P)
-    order = np.argsort(-norms, kind="stable")
+    order = np.argsort(-norms, kind="stable")[:k]
     norms = norms[order]
     s = norms * (view.frobenius / np.sqrt(view.n))
     transposed = (view.n, view.d) != shape or view.source.shape != shape
     other = _normalised(np.ascontiguousarray(P[:, order]), norms) if compute_u or transposed else None
-    left, right = (W[:, order], other) if transposed else (other, W[:, order])
+    left, right = (other, W[:, order]) if other is None or not transposed else (W[:, order], other)
     signs = _signs(right)
     Vt = np.ascontiguousarray((right * signs).T)
     U = np.ascontiguousarray(left * signs) if compute_u and left is not None else None
@@ -476,7 +478,20 @@ def _checked(given: SolveOptions) -> SolveOptions:
             continue
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
             raise OptionError(f"{name}={value!r} must be an integer, at least {least}.")
+    seconds, callback = options["max_seconds"], options["callback"]
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, numbers.Real) or not seconds > 0):
+        raise OptionError(f"max_seconds={seconds!r} must be a positive number or None.")
+    if callback is not None and not callable(callback):
+        raise OptionError(f"callback={callback!r} must be a function that takes a Record, or None.")
+    if options["deflate"] and options["solver"] not in ("auto", "vr"):
+        raise OptionError(f"deflate=True goes with solver='vr', not with {options['solver']!r}.")
+    _solver_options(options, columns=1)
     return options
+
+
+def _solver_options(o: SolveOptions, columns: int) -> Options:
+    """The part of the options that reaches a solver, checked."""
+    return Options(columns, o["tol"], o["step"], o["theory"], o["epoch_length"], o["sampling"], o["control"])
 
 
 def _check_k(k: int | float | None, shape: tuple[int, int]) -> bool:
@@ -499,7 +514,10 @@ def check_weights(weights: Any, n: int) -> np.ndarray | None:
     """Return the sample weights as an array of n non-negative finite numbers, or None."""
     if weights is None:
         return None
-    weights = np.asarray(weights, dtype=np.float64)
+    weights = np.asarray(weights)
+    if weights.dtype.kind not in "fiub":
+        raise OptionError(f"sample_weight has entries of type {weights.dtype}: pass one real number per row.")
+    weights = weights.astype(np.float64)
     if weights.ndim == 0:
         weights = np.full(n, float(weights))
     if weights.shape != (n,):

@@ -116,11 +116,11 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         """The parameters that the decomposition shares, with scikit-learn's callbacks joined to the user's."""
         options: dict[str, Any] = {name: getattr(self, name) for name in DEFAULTS}
         if task.context is not None:
-            options["callback"] = _both(self.callback, task.look)  # type: ignore[attr-defined]
+            options["callback"] = _both(self.callback, task.look)
         return options  # type: ignore[return-value]
 
     def _start(self) -> np.ndarray | None:
-        warm = self.warm_start and hasattr(self, "components_")  # type: ignore[attr-defined]
+        warm = self.warm_start and hasattr(self, "components_")
         if warm and self.components_.shape[1] == self.n_features_in_:
             return self.components_
         return None

@@ -69,7 +69,8 @@ def orthonormalise(W: np.ndarray, rounds: int = 2) -> float:
     else:
         return float(longest)
     if np.isfinite(W).all():
-        W[...] = np.linalg.qr(W.astype(np.float64))[0]
+        Q, R = np.linalg.qr(W.astype(np.float64))
+        W[...] = Q * np.where(np.diag(R) < 0, -1.0, 1.0)
     return float(longest)
 
 

@@ -25,7 +25,10 @@ class Status(enum.Enum):
     CONVERGED = "The certificate is below tol."
     PASSES = "max_passes was reached first: allow more passes, loosen tol, or try another solver."
     SECONDS = "max_seconds was reached first: allow more time, loosen tol, or try another solver."
-    EPOCHS = "The solver took all the steps that it had planned."
+    EPOCHS = (
+        "The solver took all the steps that it had planned. If the bound is at the rounding level of float32, pass "
+        "float64 data; else loosen tol or try another solver."
+    )
     STALLED = (
         "The residual no longer falls: it is at the rounding level of the data's type, or the step is too long. Pass "
         "float64 data for a smaller tol, or change step."

@@ -195,7 +195,7 @@ def _column_dtype(name: Any, kind: Any) -> np.dtype:
     numpy_name = {"boolean": "bool"}.get(numpy_name, numpy_name)
     try:
         return working_dtype(np.dtype(numpy_name))
-    except (DataError, TypeError):
+    except (TypeError, ValueError):
         raise DataError(
             f"Column {name!r} is of type {kind}: only numbers can be decomposed. Drop or encode it."
         ) from None

@@ -75,7 +75,7 @@ def _first_factor(X: Any) -> float:
 
 
 def _power_of_two(largest: float) -> float:
-    return 1.0 if largest == 0 else float(2.0 ** -np.round(np.log2(largest)))
+    return 1.0 if largest == 0 else float(np.ldexp(1.0, int(np.clip(-np.round(np.log2(largest)), -1000, 1000))))
 
 
 def _largest_entry(source: Source) -> float:
@@ -98,5 +98,5 @@ def _largest_entry(source: Source) -> float:
 def _place(X: Any, bad: np.ndarray) -> tuple[int, int]:
     if sp.issparse(X):
         entry = int(bad[0])
-        return int(np.searchsorted(X.indptr, entry, side="right") - 1), int(X.indices[entry])
+        return int(np.searchsorted(np.asarray(X.indptr), entry, side="right")) - 1, int(X.indices[entry])
     return int(bad[0]), int(bad[1])

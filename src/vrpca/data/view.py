@@ -170,12 +170,12 @@ class View:
             for piece in range(0, share, PIECE):
                 count = min(PIECE, share - piece)
                 yield block, _draw(block.stop - block.start, cumulative, count, rng)
-            # a block that had to be fetched was read whole, however few of its rows were drawn
-            self.rows_read += share if self._whole is not None else max(share, block.stop - block.start)
+            # a block that had to be fetched was read whole, and once, however many of its rows were drawn
+            self.rows_read += share if self._whole is not None else block.stop - block.start
 
     def passes_of_samples(self, m: int) -> float:
         """Readings of the data that m draws take."""
-        return m / self.n if self._whole is not None else max(m / self.n, 1.0)
+        return m / self.n if self._whole is not None else 1.0
 
     def importance(self, sampling: str) -> np.ndarray | None:
         """Return the weight of each row's step, ``mean |z|^2 / |z_i|^2``, or None where all weights are 1."""

@@ -10,14 +10,14 @@ import scipy.sparse as sp
 choice = os.environ.get("VRPCA_KERNELS", "native")
 if choice == "native":
     try:
-        from vrpca.kernels import _native as implementation
+        from vrpca.kernels import _native as implementation  # type: ignore[attr-defined]
     except ImportError as error:
         raise ImportError(
             f"vrpca's compiled kernels could not be loaded ({error}). Reinstall vrpca with a C++17 compiler at hand, "
             "or set the environment variable VRPCA_KERNELS=reference to run (slowly) without them."
         ) from error
 elif choice == "reference":
-    from vrpca.kernels import reference as implementation  # type: ignore[no-redef]
+    from vrpca.kernels import reference as implementation
 else:
     raise ImportError(f"VRPCA_KERNELS={choice!r} is not known: use 'native' or 'reference'.")
 

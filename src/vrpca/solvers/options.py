@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from dataclasses import dataclass
 
 from vrpca.errors import OptionError
 from vrpca.solvers.steps import Theory
+
+RULES = ("auto", "paper", "theory")
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,18 @@ class Options:
         m = self.epoch_length
         if m is not None and (isinstance(m, bool) or not isinstance(m, numbers.Integral) or m < 1):
             raise OptionError(f"epoch_length={self.epoch_length!r} must be a positive integer or None.")
+        self._check_step()
         if self.step == "theory" and self.theory is None:
             raise OptionError(
                 "step='theory' needs the quantities of Theorem 1: pass theory=vrpca.Theory(gap=..., delta=...)."
             )
         if self.step == "theory" and self.columns != 1:
             raise OptionError("step='theory' is Theorem 1, which is about one component: use n_components=1.")
+
+    def _check_step(self) -> None:
+        rules = f"a positive number, or one of {', '.join(RULES)}"
+        if isinstance(self.step, str):
+            if self.step not in RULES:
+                raise OptionError(f"step={self.step!r} is not known: give {rules}.")
+        elif isinstance(self.step, bool) or not isinstance(self.step, numbers.Real) or not 0 < self.step < math.inf:
+            raise OptionError(f"step={self.step!r} must be {rules}.")

@@ -7,7 +7,6 @@ is multiplied by tr A on its way in. In those units the paper's heuristic ``1 / 
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass
 
 from vrpca.data.view import View
@@ -77,30 +76,15 @@ def trace(view: View) -> float:
     return view.frobenius**2 / view.n
 
 
-def fixed_step(view: View, step: object) -> Step | None:
-    """The step for a number given by the user; None for a rule's name."""
+def vr_step(view: View, step: float | str) -> Step:
+    """The step of `vr`: the user's number, or the paper's rule ``1 / (rbar sqrt n)``."""
     if isinstance(step, str):
-        return None
-    if isinstance(step, bool) or not isinstance(step, numbers.Real) or not 0 < float(step) < math.inf:
-        raise OptionError(f"step={step!r} must be a positive number or the name of a rule.")
+        return Step(1 / math.sqrt(view.n), adaptive=True)
     return Step(float(step) * trace(view), adaptive=False)
 
 
-def vr_step(view: View, step: object) -> Step:
-    """The step of `vr`: a number, or ``"paper"`` for ``1 / (rbar sqrt n)``."""
-    fixed = fixed_step(view, step)
-    if fixed is not None:
-        return fixed
-    if step not in ("auto", "paper"):
-        raise OptionError(f"step={step!r} is not known: give a positive number, 'paper' or 'theory'.")
-    return Step(1 / math.sqrt(view.n), adaptive=True)
-
-
-def oja_step(view: View, step: object) -> Step:
-    """The constant c of Oja's step c/t: a number, or a rule that moves as far in n steps as `vr` does in an epoch."""
-    fixed = fixed_step(view, step)
-    if fixed is not None:
-        return fixed
-    if step not in ("auto", "paper"):
-        raise OptionError(f"step={step!r} is not known to oja: give the positive number c of its step c/t, or 'auto'.")
-    return Step(math.sqrt(view.n) / (1 + math.log(view.n)), adaptive=True)
+def oja_step(view: View, step: float | str) -> Step:
+    """The constant c of Oja's step c/t: the user's, or one that moves as far in n steps as `vr` does in an epoch."""
+    if isinstance(step, str):
+        return Step(math.sqrt(view.n) / (1 + math.log(view.n)), adaptive=True)
+    return Step(float(step) * trace(view), adaptive=False)
