@@ -150,9 +150,8 @@ class FrameSource(Pieces):
     def __init__(self, frame: Any):
         check_shape(frame.shape)
         self.frame = frame
-        dtype = np.result_type(
-            *(_column_dtype(name, kind) for name, kind in zip(frame.columns, frame.dtypes, strict=True))
-        )
+        kinds = zip(frame.columns, frame.dtypes, strict=True)
+        dtype = np.result_type(*(_column_dtype(name, kind) for name, kind in kinds))
         super().__init__(frame.shape, dtype, rows_that_fit(frame.shape[1], dtype), self._piece)
 
     def _piece(self, piece: slice) -> np.ndarray:
@@ -189,9 +188,8 @@ def _frame_array(frame: Any, rows: slice, columns: slice, dtype: np.dtype) -> np
 
 def _column_dtype(name: Any, kind: Any) -> np.dtype:
     """The working type of a frame's column, or an error that names the column."""
-    numpy_name = str(
-        getattr(kind, "numpy_dtype", kind)
-    ).lower()  # pandas' nullable types know theirs; polars' Int64 ...
+    plain = getattr(kind, "numpy_dtype", None) or getattr(kind, "subtype", None) or kind  # pandas: nullable, sparse
+    numpy_name = str(plain).lower()
     numpy_name = {"boolean": "bool"}.get(numpy_name, numpy_name)
     try:
         return working_dtype(np.dtype(numpy_name))
