@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from vrpca.linalg import cross, remove
 
 
 @dataclass(frozen=True)
@@ -104,44 +103,55 @@ def _angles(theta: np.ndarray, norms: np.ndarray, k: int, mu: float) -> np.ndarr
 class Probe:
     """Estimates the largest eigenvalue of A on the complement of W, one extra column per reading.
 
-    A locally optimal conjugate gradient iteration (Knyazev 2001) on one vector from a random start: the span of the
-    current vector, its residual and the last direction is searched, and only the residual needs a product with A.
+    A locally optimal conjugate gradient iteration (Knyazev 2001) on one vector from a random start: the span S of the
+    current vector, the last direction and the residual is searched, and only the residual needs a product with A.
+    Vectors are rows here, S above A S. W is taken out of them by way of small matrices, in the precision of the data:
+    an estimate needs no more.
     """
 
     def __init__(self, d: int, dtype: np.dtype, rng: np.random.Generator):
-        self.basis = np.zeros((d, 0), dtype)
-        self.image = np.zeros((d, 0), dtype)
-        self.column = rng.standard_normal(d).astype(dtype)
+        self.column = rng.standard_normal(d, dtype=dtype)
         self.column /= np.linalg.norm(self.column)
+        self.known = np.zeros((0, d), dtype)  # vector and direction, then their images
         self.value = 0.0
         self.residual = np.inf
         self.looks = 0
 
-    def update(self, image: np.ndarray, W: np.ndarray, U: np.ndarray) -> None:
+    def update(self, image: np.ndarray, W: np.ndarray, U: np.ndarray, theta: np.ndarray) -> None:
         """Take in ``image = A column`` and the current W, U = A W; choose the next column."""
         self.looks += 1
-        S = np.column_stack([self.basis, self.column])
-        AS = np.column_stack([self.image, image])
-        C = cross(W, S)
-        remove(S, W, C)
-        remove(AS, U, C)
-        Y, values = _leading_pairs(S, AS)
-        if Y is None:  # nothing is left outside W
+        half = len(self.known) // 2
+        B = np.vstack([self.known[:half], self.column, self.known[half:], image])
+        S = B[: half + 1]
+        C, D = (S @ W).astype(np.float64), (S @ U).astype(np.float64)  # S' = S - C W^T, A S' = A S - C U^T
+        G = (S @ B.T).astype(np.float64)
+        M = G[:, : half + 1] - C @ C.T
+        H = G[:, half + 1 :] - C @ D.T - D @ C.T + (C * theta) @ C.T
+        T, values = _leading_pairs(M, H, float(np.finfo(B.dtype).eps))
+        if T is None:  # nothing is left outside W
             self.value = self.residual = 0.0
-            self.basis, self.image = S[:, :0], AS[:, :0]
+            self.known = B[:0]
             return
-        y = Y[:, 0]
-        v, Av = S @ y, AS @ y
-        step = np.append(0.0, y[1:])
-        length = np.linalg.norm(S @ step)
-        kept = np.column_stack([y, step / length] if length > 0 else [y])
-        self.basis, self.image = (S @ kept).astype(S.dtype), (AS @ kept).astype(S.dtype)
         self.value = float(values[0])
-        r = (Av - v * self.value).astype(S.dtype)[:, None]
-        remove(r, W, cross(W, r))
+        self._combine(B, C, D, W, U, theta, _kept(T[:, 0], M))
+
+    def _combine(
+        self, B: np.ndarray, C: np.ndarray, D: np.ndarray, W: np.ndarray, U: np.ndarray, theta: np.ndarray, Y: np.ndarray
+    ) -> None:
+        """New vectors ``Y S'``, their images, and the residual of the first one, in one sweep over B, W and U."""
+        zero, rho = np.zeros_like(Y), self.value
+        inside = Y[0] @ D - (Y[0] @ C) * theta  # the image's part in W's span
+        of_B = np.vstack([np.hstack([Y, zero]), np.hstack([zero, Y]), np.append(-rho * Y[0], Y[0])])
+        of_W = np.vstack([-Y @ C, 0 * Y @ C, rho * (Y[0] @ C) - inside])
+        of_U = np.vstack([0 * Y @ C, -Y @ C, -Y[0] @ C])
+        dtype = B.dtype
+        new = of_B.astype(dtype) @ B
+        new += of_W.astype(dtype) @ W.T
+        new += of_U.astype(dtype) @ U.T
+        self.known, r = new[:-1], new[-1]
         self.residual = float(np.linalg.norm(r))
         if self.residual > 0:
-            self.column = r[:, 0] / self.residual
+            self.column = r / dtype.type(self.residual)
 
     def bound(self, theta: np.ndarray) -> float:
         """Estimate of lambda_max outside W: Ritz value plus residual, never above the trace that W leaves (tr A = 1).
@@ -153,19 +163,26 @@ class Probe:
         return left if self.looks < 3 else min(self.value + self.residual * (1 + 3 / self.looks), left)
 
 
-def _leading_pairs(S: np.ndarray, AS: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
-    """Ritz pairs of A on span(S), largest first; directions that vanish or repeat are left out.
+def _leading_pairs(M: np.ndarray, H: np.ndarray, eps: float) -> tuple[np.ndarray | None, np.ndarray]:
+    """Ritz vectors (as coefficients) and values, largest first, for Gram matrix M and projected operator H.
 
-    The columns had length 1 before W was taken out of them: what is left at the level of rounding counts as nothing.
+    The vectors had length 1 before W was taken out of them: those that rounding could have left, and those that the
+    others span, are left out.
     """
-    M, H = cross(S, S), cross(S, AS)
-    scale = np.sqrt(np.diag(M))
-    keep = scale > 10 * np.finfo(S.dtype).eps
+    square = np.diag(M)
+    keep = square > 100 * eps
     if not keep.any():
         return None, np.zeros(0)
-    inverse = np.where(keep, 1 / np.where(keep, scale, 1.0), 0.0)
+    inverse = np.where(keep, 1 / np.sqrt(np.where(keep, square, 1.0)), 0.0)
     w, Q = np.linalg.eigh(M * np.outer(inverse, inverse))
-    good = w > 1e-6
+    good = w > max(1e-6, 100 * eps)
     T = inverse[:, None] * Q[:, good] / np.sqrt(w[good])
     values, Y = np.linalg.eigh(T.T @ (H + H.T) @ T / 2)
     return T @ Y[:, ::-1], values[::-1]
+
+
+def _kept(y: np.ndarray, M: np.ndarray) -> np.ndarray:
+    """Coefficients of the new vector and, at length 1, of the direction it was reached by (all but the old vector)."""
+    step = np.append(0.0, y[1:])
+    square = step @ M @ step
+    return np.vstack([y, step / np.sqrt(square)]) if square > 0 else y[None, :]

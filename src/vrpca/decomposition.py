@@ -19,7 +19,7 @@ from vrpca.data.moments import Moments, column_moments
 from vrpca.data.source import Source, as_source
 from vrpca.data.view import View, column_scale, make_view
 from vrpca.errors import DataError, OptionError
-from vrpca.linalg import orthonormalise
+from vrpca.linalg import cross, orthonormalise
 from vrpca.progress import progress_callback
 from vrpca.run import Limits, Outcome, Record, Run, Status
 from vrpca.solvers import SOLVERS, Solver, make_solver
@@ -401,7 +401,7 @@ def _triplets(
 
 
 def _column_norms(P: np.ndarray) -> np.ndarray:
-    return np.sqrt(np.einsum("ij,ij->j", P, P, dtype=np.float64))
+    return np.sqrt(np.diag(cross(np.ascontiguousarray(P), np.ascontiguousarray(P))))
 
 
 def _present(norms: np.ndarray, P: np.ndarray) -> np.ndarray:

@@ -31,12 +31,10 @@ def cross(W: np.ndarray, U: np.ndarray) -> np.ndarray:
 
 def rotate(W: np.ndarray, Y: np.ndarray) -> None:
     """``W <- W Y`` in place, for a square Y."""
+    if Y.shape == (1, 1):
+        W *= W.dtype.type(Y[0, 0])
+        return
     kernels.combine(0.0, W, W, np.ascontiguousarray(Y))
-
-
-def remove(S: np.ndarray, W: np.ndarray, C: np.ndarray) -> None:
-    """``S <- S - W C`` in place."""
-    kernels.combine(1.0, S, W, -C)
 
 
 def residual_gram(W: np.ndarray, U: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -52,6 +50,8 @@ def orthonormalise(W: np.ndarray, rounds: int = 2) -> float:
     Cholesky-QR: one round leaves an error that grows with the square of W's condition, the second one removes it.
     Householder QR steps in where the columns are too dependent for that.
     """
+    if W.shape[1] == 1:
+        rounds = 1
     longest = np.nan
     for _ in range(rounds):
         G = cross(W, W)

@@ -53,7 +53,7 @@ class Iterate:
 def random_start(view: View, l: int, rng: np.random.Generator, W0: np.ndarray | None = None) -> np.ndarray:
     """Return l orthonormal columns: those of `W0`, then random ones; zero where the columns of the data are zero."""
     W = aligned_zeros((view.d, l), view.dtype)
-    W[...] = rng.standard_normal((view.d, l))
+    rng.standard_normal(out=W, dtype=view.dtype)
     if W0 is not None:
         W[:, : min(l, W0.shape[1])] = W0[:, :l]
     if view.support is not None:
@@ -79,19 +79,19 @@ def snapshot(view: View, W: np.ndarray, probe: Probe) -> Iterate:
     both = aligned_zeros((view.d, l + 1), view.dtype)
     both[:, :l] = W
     both[:, l] = probe.column
-    projections = aligned_zeros((view.n, l + 1), view.dtype)
-    image = view.product(both, projections)
+    P = aligned_zeros((view.n, l + 1), view.dtype)
+    image = view.product(both, P)
     del both
-    U = aligned_zeros(W.shape, view.dtype)
-    U[...] = image[:, :l]
+    U = aligned_copy(image[:, :l])
     probe_image = image[:, l].copy()
     del image
     theta, Y = ritz(cross(W, U))
-    rotate(W, Y)
-    rotate(U, Y)
-    rotate(projections, block_diag(Y, [[1.0]]))
-    probe.update(probe_image, W, U)
-    return Iterate(W, U, projections[:, :l], theta, residual_gram(W, U, theta), probe)
+    if l > 1:
+        rotate(W, Y)
+        rotate(U, Y)
+        rotate(P, block_diag(Y, [[1.0]]))
+    probe.update(probe_image, W, U, theta)
+    return Iterate(W, U, P[:, :l], theta, residual_gram(W, U, theta), probe)
 
 
 def renewed(view: View, it: Iterate) -> Iterate:

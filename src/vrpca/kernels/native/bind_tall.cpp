@@ -37,7 +37,7 @@ void bind(nb::module_& m) {
         i64 d = W.shape(0), l = W.shape(1), q = U.shape(1);
         require(i64(U.shape(0)) == d && i64(H.shape(0)) == l && i64(H.shape(1)) == q, "W, U and H must fit together");
         nb::gil_scoped_release release;
-        auto rows = buffer(4 * (l + q));
+        auto rows = buffer(DISPATCH(tall_size(l, q)));
         DISPATCH(cross(W.data(), l, U.data(), q, d, H.data(), rows.get()));
     }, nb::arg("W").noconvert(), nb::arg("U").noconvert(), nb::arg("H").noconvert());
 
@@ -46,7 +46,7 @@ void bind(nb::module_& m) {
         require(i64(U.shape(0)) == d && i64(U.shape(1)) == l && i64(theta.size()) == l && i64(G.shape(0)) == l &&
                     i64(G.shape(1)) == l, "W, U, theta and G must fit together");
         nb::gil_scoped_release release;
-        auto rows = buffer(8 * l);
+        auto rows = buffer(DISPATCH(tall_size(l, l)));
         DISPATCH(residual_gram(W.data(), U.data(), theta.data(), l, d, G.data(), rows.get()));
     }, nb::arg("W").noconvert(), nb::arg("U").noconvert(), nb::arg("theta").noconvert(), nb::arg("G").noconvert());
 
@@ -54,7 +54,7 @@ void bind(nb::module_& m) {
         i64 d = W.shape(0), l = W.shape(1), q = S.shape(1);
         require(i64(S.shape(0)) == d && i64(C.shape(0)) == l && i64(C.shape(1)) == q, "S, W and C must fit together");
         nb::gil_scoped_release release;
-        auto row = buffer(q);
+        auto row = buffer(DISPATCH(tall_size(l, q)));
         DISPATCH(combine(alpha, S.data(), q, W.data(), C.data(), l, d, row.get()));
     }, "alpha"_a, nb::arg("S").noconvert(), nb::arg("W").noconvert(), nb::arg("C").noconvert());
 }

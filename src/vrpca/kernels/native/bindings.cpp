@@ -133,7 +133,7 @@ bool on_cache_line(const void* p) { return reinterpret_cast<std::uintptr_t>(p) %
 template <class T, class I>
 i64 rows_per_sum(const vrpca::CsrRows<T, I>& r) {
     const i64 entries = r.indptr[r.n] - r.indptr[0];
-    return std::max<i64>(8192, entries ? i64(8.0 * double(r.d) * double(r.n) / double(entries)) : r.n);
+    return std::max<i64>(16384, entries ? i64(8.0 * double(r.d) * double(r.n) / double(entries)) : r.n);
 }
 
 // U += Z^T (Z W), sparse. Rows of W and U that fill whole cache lines are used as they are; others are copied to where

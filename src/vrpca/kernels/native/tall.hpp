@@ -6,6 +6,9 @@
 namespace vrpca {
 namespace VRPCA_ISA {
 
+// Doubles of scratch that each of these needs, for matrices of l and q columns.
+inline i64 tall_size(i64 l, i64 q) { return (l + 8) * (q + 4) + 4 * l + 16; }
+
 // H (l x q) = W^T U.
 template <class T>
 void cross(const T* W, i64 l, const T* U, i64 q, i64 d, double* H, double* buffer);

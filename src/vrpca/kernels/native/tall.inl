@@ -1,4 +1,5 @@
-// The arithmetic of tall.hpp, compiled once per instruction set.
+// The arithmetic of tall.hpp, compiled once per instruction set. Rows are widened to double and padded to whole
+// registers (see quads in kernels.inl).
 #include "tall.hpp"
 
 namespace vrpca {
@@ -6,69 +7,81 @@ namespace VRPCA_ISA {
 
 constexpr i64 GROUP = 4;  // rows whose outer products are added to the sum at once
 
-// H += sum over a group's rows of a_r b_r^T, rows in double, zero rows where the group is short.
-inline void add_outer(const double* a, i64 l, const double* b, i64 q, double* H) {
+// H += sum over a group's rows of a_r b_r^T; rows of a are l apart, those of b and H ld (a multiple of 4).
+inline void add_group(const double* a, i64 l, const double* b, i64 ld, double* H) {
     for (i64 s = 0; s < l; s++) {
         const double a0 = a[s], a1 = a[l + s], a2 = a[2 * l + s], a3 = a[3 * l + s];
-        const double *b0 = b, *b1 = b + q, *b2 = b + 2 * q, *b3 = b + 3 * q;
-        double* h = H + s * q;
-#pragma omp simd
-        for (i64 c = 0; c < q; c++) h[c] += (a0 * b0[c] + a1 * b1[c]) + (a2 * b2[c] + a3 * b3[c]);
+        double* h = H + s * ld;
+        for (i64 c = 0; c < ld; c += 4)
+            Quad::put(h + c, Quad::get(h + c) + (a0 * Quad::get(b + c) + a1 * Quad::get(b + ld + c)) +
+                                 (a2 * Quad::get(b + 2 * ld + c) + a3 * Quad::get(b + 3 * ld + c)));
     }
 }
 
+// A group of rows in double, ld apart; rows that are not there are zero. What lies beyond l stays as it is.
 template <class T>
-inline void widen(const T* rows, i64 count, i64 l, double* out) {
-#pragma omp simd
-    for (i64 e = 0; e < count * l; e++) out[e] = double(rows[e]);
-    for (i64 e = count * l; e < GROUP * l; e++) out[e] = 0;
+inline void widen_group(const T* rows, i64 count, i64 l, i64 ld, double* out) {
+    for (i64 g = 0; g < GROUP; g++)
+        for (i64 c = 0; c < l; c++) out[g * ld + c] = g < count ? double(rows[g * l + c]) : 0;
+}
+
+inline void zero(double* p, i64 size) {
+    for (i64 e = 0; e < size; e++) p[e] = 0;
+}
+
+inline void copy_rows(const double* padded_rows, i64 count, i64 l, i64 ld, double* out) {
+    for (i64 s = 0; s < count; s++)
+        for (i64 c = 0; c < l; c++) out[s * l + c] = padded_rows[s * ld + c];
 }
 
 template <class T>
 void cross(const T* W, i64 l, const T* U, i64 q, i64 d, double* H, double* buffer) {
-    double *w = buffer, *u = buffer + GROUP * l;
-    for (i64 e = 0; e < l * q; e++) H[e] = 0;
+    const i64 ld = quads(q);
+    double *w = buffer, *u = w + GROUP * l, *sum = u + GROUP * ld;
+    zero(buffer, tall_size(l, q));
     for (i64 j = 0; j < d; j += GROUP) {
         const i64 count = d - j < GROUP ? d - j : GROUP;
-        widen(W + j * l, count, l, w);
-        widen(U + j * q, count, q, u);
-        add_outer(w, l, u, q, H);
+        widen_group(W + j * l, count, l, l, w);
+        widen_group(U + j * q, count, q, ld, u);
+        add_group(w, l, u, ld, sum);
     }
+    copy_rows(sum, l, q, ld, H);
 }
 
 template <class T>
 void residual_gram(const T* W, const T* U, const double* theta, i64 l, i64 d, double* G, double* buffer) {
-    double *w = buffer, *r = buffer + GROUP * l;
-    for (i64 e = 0; e < l * l; e++) G[e] = 0;
+    const i64 ld = quads(l);
+    double *w = buffer, *r = w + GROUP * l, *sum = r + GROUP * ld;
+    zero(buffer, tall_size(l, l));
     for (i64 j = 0; j < d; j += GROUP) {
         const i64 count = d - j < GROUP ? d - j : GROUP;
-        widen(W + j * l, count, l, w);
-        widen(U + j * l, count, l, r);
-        for (i64 g = 0; g < GROUP; g++)
-#pragma omp simd
-            for (i64 c = 0; c < l; c++) r[g * l + c] -= w[g * l + c] * theta[c];
-        add_outer(r, l, r, l, G);
+        widen_group(U + j * l, count, l, ld, r);
+        for (i64 g = 0; g < count; g++)
+            for (i64 c = 0; c < l; c++) r[g * ld + c] -= double(W[(j + g) * l + c]) * theta[c];
+        copy_rows(r, GROUP, l, ld, w);
+        add_group(w, l, r, ld, sum);
     }
+    copy_rows(sum, l, l, ld, G);
 }
 
 template <class T>
-void combine(double alpha, T* S, i64 q, const T* W, const double* C, i64 l, i64 d, double* out) {
+void combine(double alpha, T* S, i64 q, const T* W, const double* C, i64 l, i64 d, double* buffer) {
+    const i64 ld = quads(q);
+    double *small = buffer, *out = small + l * ld;
+    zero(buffer, tall_size(l, q));
+    for (i64 s = 0; s < l; s++)
+        for (i64 c = 0; c < q; c++) small[s * ld + c] = C[s * q + c];
     for (i64 j = 0; j < d; j++) {
         T* row = S + j * q;
-        const T* w = W + j * l;
-        for (i64 c = 0; c < q; c++) out[c] = alpha == 0 ? 0 : alpha * double(row[c]);
-        for (i64 s = 0; s < l; s++) {
-            const double ws = double(w[s]);
-            const double* Cs = C + s * q;
-#pragma omp simd
-            for (i64 c = 0; c < q; c++) out[c] += ws * Cs[c];
-        }
+        for (i64 c = 0; alpha != 0 && c < q; c++) out[c] = alpha * double(row[c]);
+        for (i64 c = 0; alpha == 0 && c < ld; c++) out[c] = 0;
+        row_times(W + j * l, small, l, ld, out);
         for (i64 c = 0; c < q; c++) row[c] = T(out[c]);
     }
 }
 
-#define VRPCA_FOR_TALL(T)                                                                  \
-    template void cross(const T*, i64, const T*, i64, i64, double*, double*);              \
+#define VRPCA_FOR_TALL(T)                                                                       \
+    template void cross(const T*, i64, const T*, i64, i64, double*, double*);                   \
     template void residual_gram(const T*, const T*, const double*, i64, i64, double*, double*); \
     template void combine(double, T*, i64, const T*, const double*, i64, i64, double*);
 VRPCA_FOR_TALL(float)
