@@ -28,10 +28,11 @@ from vrpca import kernels
 from vrpca.data.moments import column_moments
 from vrpca.data.source import as_source
 from vrpca.data.view import make_view
-from vrpca.decomposition import n_threads, oversample_for
+from vrpca.decomposition import oversample_for
 from vrpca.linalg import aligned_zeros
 from vrpca.solvers import make_solver
 from vrpca.solvers.options import Options
+from vrpca.threads import blas_threads, n_threads
 
 THREADS = n_threads(None)
 console = Console(width=180)
@@ -146,7 +147,8 @@ def epoch_of(X: np.ndarray | sp.csr_matrix, k: int, oversample: int | None = Non
 
     def task() -> object:
         nonlocal it
-        it = solver.step(view, it, rng)
+        with blas_threads(1):  # as in a run
+            it = solver.step(view, it, rng)
         return it.certificate(k)
 
     return task

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 
-
 @dataclass(frozen=True)
 class Certificate:
     """A bound on an answer's suboptimality, and what it rests on.
@@ -124,7 +123,7 @@ class Probe:
         B = np.vstack([self.known[:half], self.column, self.known[half:], image])
         S = B[: half + 1]
         C, D = (S @ W).astype(np.float64), (S @ U).astype(np.float64)  # S' = S - C W^T, A S' = A S - C U^T
-        G = (S @ B.T).astype(np.float64)
+        G = np.array([[float(s @ b) for b in B] for s in S])
         M = G[:, : half + 1] - C @ C.T
         H = G[:, half + 1 :] - C @ D.T - D @ C.T + (C * theta) @ C.T
         T, values = _leading_pairs(M, H, float(np.finfo(B.dtype).eps))
@@ -136,7 +135,14 @@ class Probe:
         self._combine(B, C, D, W, U, theta, _kept(T[:, 0], M))
 
     def _combine(
-        self, B: np.ndarray, C: np.ndarray, D: np.ndarray, W: np.ndarray, U: np.ndarray, theta: np.ndarray, Y: np.ndarray
+        self,
+        B: np.ndarray,
+        C: np.ndarray,
+        D: np.ndarray,
+        W: np.ndarray,
+        U: np.ndarray,
+        theta: np.ndarray,
+        Y: np.ndarray,
     ) -> None:
         """New vectors ``Y S'``, their images, and the residual of the first one, in one sweep over B, W and U."""
         zero, rho = np.zeros_like(Y), self.value
@@ -146,8 +152,8 @@ class Probe:
         of_U = np.vstack([0 * Y @ C, -Y @ C, -Y[0] @ C])
         dtype = B.dtype
         new = of_B.astype(dtype) @ B
-        new += of_W.astype(dtype) @ W.T
-        new += of_U.astype(dtype) @ U.T
+        new += _times_tall(of_W.astype(dtype), W)
+        new += _times_tall(of_U.astype(dtype), U)
         self.known, r = new[:-1], new[-1]
         self.residual = float(np.linalg.norm(r))
         if self.residual > 0:
@@ -179,6 +185,11 @@ def _leading_pairs(M: np.ndarray, H: np.ndarray, eps: float) -> tuple[np.ndarray
     T = inverse[:, None] * Q[:, good] / np.sqrt(w[good])
     values, Y = np.linalg.eigh(T.T @ (H + H.T) @ T / 2)
     return T @ Y[:, ::-1], values[::-1]
+
+
+def _times_tall(L: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """``L W^T``; BLAS is slow at outer products of long vectors."""
+    return np.outer(L, W) if W.shape[1] == 1 else L @ W.T
 
 
 def _kept(y: np.ndarray, M: np.ndarray) -> np.ndarray:

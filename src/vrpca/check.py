@@ -14,7 +14,7 @@ from vrpca.data.moments import Moments, column_moments
 from vrpca.data.source import Source, as_source
 from vrpca.data.view import View, make_view
 from vrpca.decomposition import as_generator, check_weights
-from vrpca.decomposition import n_threads as threads
+from vrpca.threads import n_threads as threads
 from vrpca.errors import DataError, OptionError
 
 EXTRA = 4  # columns of the search outside the model's components

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import os
 import time
 import warnings
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from vrpca.solvers import SOLVERS, Solver, make_solver
 from vrpca.solvers.auto import choose
 from vrpca.solvers.options import Options
 from vrpca.solvers.steps import Theory
+from vrpca.threads import blas_threads, n_threads
 
 ENDS_EVERYTHING = (Status.INTERRUPTED, Status.STOPPED, Status.SECONDS)
 FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
@@ -351,7 +351,8 @@ class _Solve:
                 f"max_passes={self.options['max_passes']} is too few: a first look at the data and the start of "
                 f"{self.name!r} take {need:g} passes per run."
             )
-        with progress_callback(self.options["verbose"], limits, self.options["callback"]) as callback:
+        verbose, user_callback = self.options["verbose"], self.options["callback"]
+        with blas_threads(1), progress_callback(verbose, limits, user_callback) as callback:
             return Run(solver, self.view, k, limits, self.rng, callback=callback, rows_before=self.rows_before).solve(
                 W0
             )
@@ -553,13 +554,6 @@ def _warn(outcome: Outcome, tol: float, k: int | float) -> None:
         ConvergenceWarning,
         stacklevel=4,
     )
-
-
-def n_threads(asked: int | None) -> int:
-    """The number of threads: as asked, or all cores that this process may use."""
-    if asked is not None:
-        return asked
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def as_generator(random_state: Any) -> np.random.Generator:

@@ -12,6 +12,7 @@ from vrpca.data.view import View
 from vrpca.linalg import aligned_zeros
 from vrpca.solvers.iterate import Iterate, snapshot
 from vrpca.solvers.options import Options
+from vrpca.threads import blas_threads
 
 
 class Gram:
@@ -36,7 +37,8 @@ class Gram:
     def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
         """All of it."""
         l = self.options.columns
-        values, V = scipy.linalg.eigh(view.gram(), driver="evr")
+        with blas_threads(view.n_threads):
+            values, V = scipy.linalg.eigh(view.gram(), driver="evr")
         W = aligned_zeros((view.d, l), view.dtype)
         W[...] = V[:, ::-1][:, :l]
         it = snapshot(view, W, Probe(view.d, view.dtype, rng))

@@ -1,0 +1,31 @@
+"""How many threads work: ours, and those of the BLAS that does the small things in between."""
+
+from __future__ import annotations
+
+import functools
+import os
+from contextlib import AbstractContextManager
+from typing import Any
+
+
+def n_threads(asked: int | None) -> int:
+    """The number of threads: as asked, or all cores that this process may use."""
+    if asked is not None:
+        return int(asked)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def blas_threads(count: int) -> AbstractContextManager[Any]:
+    """Limit BLAS to so many threads within a block.
+
+    Between the products there are only small matrices: a second BLAS thread gains nothing there, and goes on spinning
+    on the core that the next product wants.
+    """
+    return _blas().limit(limits=count)
+
+
+@functools.cache
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
