@@ -372,14 +372,9 @@ def oversample_for(asked: int | None, k: int, name: str) -> int:
 
 
 def prefer_transpose(source: Source, solver: str) -> bool:
-    """Whether the other side of X is the cheaper one: its rows are features, its vectors have length n.
-
-    Sparse rows of a tall matrix come for free, those of its transpose have to be gathered: worth it only far from
-    square.
-    """
+    """Whether the other side of X is the cheaper one: its rows are features, its vectors have length n."""
     n, d = source.shape
-    sparse = type(source).__name__ in ("CsrSource", "CscSource")
-    return d > n if solver == "gram" or not sparse else d > 4 * n
+    return d > (1.0 if solver == "gram" else getattr(source, "wide_at", 1.0)) * n
 
 
 def _triplets(

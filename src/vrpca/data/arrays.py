@@ -44,6 +44,8 @@ def walk(n: int, rows: int, rng: np.random.Generator | None) -> Iterator[slice]:
 class Pieces:
     """A source whose rows are converted piece by piece: `convert(slice)` gives a block."""
 
+    wide_at = 1.0
+
     def __init__(self, shape: tuple[int, int], dtype: np.dtype, rows: int, convert: Callable[[slice], Any]):
         self.shape = shape
         self.dtype = dtype
@@ -98,6 +100,8 @@ def sparse_source(X: Any) -> Source:
 class CsrSource(Pieces):
     """A CSR matrix: one block where it is float32 or float64, else the values are converted piece by piece."""
 
+    wide_at = 4.0  # rows of the transpose have to be gathered: worth it only far from square
+
     def __init__(self, X: Any):
         dtype = working_dtype(X.dtype)
         self.X = X
@@ -121,6 +125,8 @@ class CsrSource(Pieces):
 
 class CscSource(Pieces):
     """A CSC matrix: rows are gathered into CSR blocks, an eighth of the matrix at a time."""
+
+    wide_at = 4.0
 
     def __init__(self, X: Any):
         self.X = X

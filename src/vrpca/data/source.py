@@ -22,6 +22,8 @@ class Source(Protocol):
         Rows and columns.
     dtype : numpy.dtype
         float32 or float64: the type of the blocks.
+    wide_at : float, optional
+        How many columns per row make the transposed matrix the cheaper one to work on; 1 if absent.
     """
 
     shape: tuple[int, int]

@@ -7,13 +7,14 @@ import numpy as np
 from vrpca.certificate import Probe
 from vrpca.data.view import View
 from vrpca.linalg import aligned_zeros, orthonormalise
-from vrpca.solvers.iterate import Iterate, norms_to_read, random_start, snapshot
+from vrpca.solvers.base import Stochastic
+from vrpca.solvers.iterate import Iterate, random_start, snapshot
 from vrpca.solvers.options import Options
 from vrpca.solvers.steps import vr_step
 from vrpca.solvers.vr import vector_epoch
 
 
-class Deflation:
+class Deflation(Stochastic):
     """Algorithm 1 on the leading vector until it is found, then on the next one with all rows projected.
 
     The paper subtracts ``sum_l s_l v_l v_l^T``; projecting onto the complement has the same leading eigenvectors and
@@ -21,23 +22,12 @@ class Deflation:
     """
 
     name = "vr"
-    monotone = True
-    max_epochs = None
 
     def __init__(self, view: View, options: Options):
-        self.options = options
+        super().__init__(view, options)
         self.step_rule = vr_step(view, options.step)
-        self.m = options.epoch_length or view.n
         self.tol = options.tol / 100  # per vector, without its gap, which is not known: refined below if too coarse
         self.current = 0
-
-    def passes_to_start(self, view: View) -> float:
-        """Readings of the data before the first look: the snapshot, and the norms if rows are drawn by them."""
-        return 1 + norms_to_read(view, self.options)
-
-    def passes_per_step(self, view: View) -> float:
-        """Readings of the data by one epoch."""
-        return 1 + view.passes_of_samples(self.m)
 
     def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
         """The first vector, random, or all that a warm start gives."""

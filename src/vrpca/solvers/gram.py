@@ -10,29 +10,20 @@ import scipy.linalg
 from vrpca.certificate import Probe
 from vrpca.data.view import View
 from vrpca.linalg import aligned_zeros
+from vrpca.solvers.base import Solver
 from vrpca.solvers.iterate import Iterate, snapshot
-from vrpca.solvers.options import Options
 from vrpca.threads import blas_threads
 
 
-class Gram:
+class Gram(Solver):
     """A by one reading, LAPACK's eigenvectors, and one more reading that shows how exact they are."""
 
     name = "gram"
-    monotone = True
-    max_epochs = 0
-    step_rule = None
-
-    def __init__(self, view: View, options: Options):
-        self.options = options
+    max_epochs = 0  # nothing is left to do after the start
 
     def passes_to_start(self, view: View) -> float:
-        """Readings of the data before the first look: A, and a look at how exact its eigenvectors are."""
+        """A, and a look at how exact its eigenvectors are."""
         return 2.0
-
-    def passes_per_step(self, view: View) -> float:
-        """Nothing is left to do after the start."""
-        return 0.0
 
     def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
         """All of it."""
@@ -43,7 +34,3 @@ class Gram:
         W[...] = V[:, ::-1][:, :l]
         it = snapshot(view, W, Probe(view.d, view.dtype, rng))
         return replace(it, outside=float(values[::-1][l]) if l < view.d else 0.0)
-
-    def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
-        """The same again: there is nothing to improve."""
-        return it

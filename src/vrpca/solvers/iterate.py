@@ -10,7 +10,6 @@ from scipy.linalg import block_diag
 from vrpca.certificate import Certificate, Probe, certify
 from vrpca.data.view import View
 from vrpca.linalg import aligned_copy, aligned_zeros, cross, orthonormalise, residual_gram, ritz, rotate
-from vrpca.solvers.options import Options
 
 
 @dataclass
@@ -60,11 +59,6 @@ def random_start(view: View, l: int, rng: np.random.Generator, W0: np.ndarray | 
         W[~view.support] = 0
     orthonormalise(W)
     return W
-
-
-def norms_to_read(view: View, options: Options) -> float:
-    """The reading that drawing rows by their norms takes, once."""
-    return 1.0 if options.sampling == "norm" and not view.norms_known else 0.0
 
 
 def snapshot(view: View, W: np.ndarray, probe: Probe) -> Iterate:

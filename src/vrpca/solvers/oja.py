@@ -5,44 +5,28 @@ from __future__ import annotations
 import numpy as np
 
 from vrpca import kernels
-from vrpca.certificate import Probe
 from vrpca.data.view import Block, View
 from vrpca.linalg import aligned_copy, orthonormalise
-from vrpca.solvers.iterate import Iterate, norms_to_read, random_start, snapshot
+from vrpca.solvers.base import Stochastic
+from vrpca.solvers.iterate import Iterate, snapshot
 from vrpca.solvers.options import Options
 from vrpca.solvers.steps import Step, oja_step
 from vrpca.solvers.vr import Walk
 
 
-class Oja:
+class Oja(Stochastic):
     """n steps ``W <- W + (c/t) z z^T W`` between two looks at the objective."""
 
     name = "oja"
     monotone = False  # its noise does not vanish: a lower objective is not a sign of a bad step
-    max_epochs = None
 
     def __init__(self, view: View, options: Options):
-        self.options = options
+        super().__init__(view, options)
         self.step_rule = oja_step(view, options.step)
-        self.m = options.epoch_length or view.n
         self.taken = 0
 
-    def passes_to_start(self, view: View) -> float:
-        """Readings of the data before the first look: the snapshot, and the norms if rows are drawn by them."""
-        return 1 + norms_to_read(view, self.options)
-
-    def passes_per_step(self, view: View) -> float:
-        """Readings of the data: the steps, and one to evaluate what they reached."""
-        return 1 + view.passes_of_samples(self.m)
-
-    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
-        """A random start and its snapshot."""
-        view.importance(self.options.sampling)
-        W = random_start(view, self.options.columns, rng, W0)
-        return snapshot(view, W, Probe(view.d, view.dtype, rng))
-
     def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
-        """M steps, then an exact look."""
+        """Take m steps, then an exact look."""
         W = aligned_copy(it.W)
         it.release()
         oja_steps(view, W, self.step_rule, self.m, self.taken, self.options.sampling, rng)

@@ -7,45 +7,29 @@ from collections.abc import Callable
 import numpy as np
 
 from vrpca import kernels
-from vrpca.certificate import Probe
 from vrpca.data.view import Block, View
 from vrpca.linalg import aligned_copy, orthonormalise
-from vrpca.solvers.iterate import Iterate, norms_to_read, random_start, snapshot
+from vrpca.solvers.base import Stochastic
+from vrpca.solvers.iterate import Iterate, snapshot
 from vrpca.solvers.options import Options
 from vrpca.solvers.steps import Step, Theory, trace, vr_step
 
 GROWTH = 1e3  # the block's columns may grow this much, and lose that much of their independence, between clean-ups
 
 
-class VR:
+class VR(Stochastic):
     """Each epoch reads everything once for U = A W, then takes m stochastic steps whose variance U removes."""
 
     name = "vr"
-    monotone = True
 
     def __init__(self, view: View, options: Options):
-        self.options = options
-        self.m, self.max_epochs = options.epoch_length or view.n, None
+        super().__init__(view, options)
         if options.step == "theory":
             self.step_rule, self.m, self.max_epochs = _from_theory(view, options.theory)
         else:
             self.step_rule = vr_step(view, options.step)
         self.walk = Walk(view)
         self.control = options.control or ("difference" if options.columns == 1 else "projection")
-
-    def passes_to_start(self, view: View) -> float:
-        """Readings of the data before the first look: the snapshot, and the norms if rows are drawn by them."""
-        return 1 + norms_to_read(view, self.options)
-
-    def passes_per_step(self, view: View) -> float:
-        """Readings of the data by one epoch."""
-        return 1 + view.passes_of_samples(self.m)
-
-    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
-        """A random start and its snapshot."""
-        view.importance(self.options.sampling)
-        W = random_start(view, self.options.columns, rng, W0)
-        return snapshot(view, W, Probe(view.d, view.dtype, rng))
 
     def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
         """One epoch: m stochastic steps from the snapshot, then the next snapshot."""

@@ -1,11 +1,7 @@
-// Python's view of the tall-matrix kernels. Array arguments never convert: an update of a converted copy would be lost.
-#include "bind_tall.hpp"
-
-#include <nanobind/ndarray.h>
-
+// Python's view of the tall-matrix kernels.
 #include <memory>
-#include <stdexcept>
 
+#include "binding.hpp"
 #include "dispatch.hpp"
 #define VRPCA_ISA baseline
 #include "tall.hpp"
@@ -16,18 +12,10 @@
 #undef VRPCA_ISA
 #endif
 
-namespace nb = nanobind;
 using namespace nb::literals;
 using vrpca::i64;
 
 namespace {
-
-template <class T> using Mat = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Vec = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-void require(bool ok, const char* what) {
-    if (!ok) throw std::invalid_argument(what);
-}
 
 std::unique_ptr<double[]> buffer(i64 size) { return std::unique_ptr<double[]>(new double[size > 0 ? size : 1]); }
 
@@ -41,7 +29,7 @@ void bind(nb::module_& m) {
         DISPATCH(cross(W.data(), l, U.data(), q, d, H.data(), rows.get()));
     }, nb::arg("W").noconvert(), nb::arg("U").noconvert(), nb::arg("H").noconvert());
 
-    m.def("residual_gram", [](Mat<const T> W, Mat<const T> U, Vec theta, Mat<double> G) {
+    m.def("residual_gram", [](Mat<const T> W, Mat<const T> U, Vec<const double> theta, Mat<double> G) {
         i64 d = W.shape(0), l = W.shape(1);
         require(i64(U.shape(0)) == d && i64(U.shape(1)) == l && i64(theta.size()) == l && i64(G.shape(0)) == l &&
                     i64(G.shape(1)) == l, "W, U, theta and G must fit together");

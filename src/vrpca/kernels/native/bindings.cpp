@@ -1,7 +1,5 @@
 // Python's view of the kernels: checks shapes, allocates scratch, releases the GIL, splits products over threads and
-// picks the instruction set. Array arguments never convert: an update of a converted copy would be lost.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
+// picks the instruction set.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
@@ -10,12 +8,11 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "bind_tall.hpp"
+#include "binding.hpp"
 #include "dispatch.hpp"
 #define VRPCA_ISA baseline
 #include "kernels.hpp"
@@ -26,24 +23,16 @@
 #undef VRPCA_ISA
 #endif
 
-namespace nb = nanobind;
 using namespace nb::literals;
 using vrpca::i64;
 
 namespace {
 
-template <class T> using Vec = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T> using Mat = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T> using Rowwise = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;  // rows contiguous, any distance apart
 template <class T> using OptVec = std::optional<Vec<T>>;
 template <class T> using OptMat = std::optional<Mat<T>>;
 
 template <class T>
 const T* data_or_null(const OptVec<const T>& v) { return v ? v->data() : nullptr; }
-
-void require(bool ok, const char* what) {
-    if (!ok) throw std::invalid_argument(what);
-}
 
 template <class T>
 void require_rowwise(const Rowwise<const T>& P, i64 n, i64 l) {

@@ -1,0 +1,18 @@
+// What the bindings share: array types that never convert (an update of a converted copy would be lost), and checks.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <stdexcept>
+
+namespace nb = nanobind;
+
+template <class T> using Vec = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T> using Mat = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T> using Rowwise = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;  // rows contiguous, any distance apart
+
+inline void require(bool ok, const char* what) {
+    if (!ok) throw std::invalid_argument(what);
+}
+
+void bind_tall(nb::module_& m);

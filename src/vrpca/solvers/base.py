@@ -1,0 +1,75 @@
+"""What the run asks of a solver, and the parts that most solvers share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vrpca.certificate import Probe
+from vrpca.data.view import View
+from vrpca.solvers.iterate import Iterate, random_start, snapshot
+from vrpca.solvers.options import Options
+from vrpca.solvers.steps import Step
+
+
+class Solver:
+    """A way from one iterate to the next. It sees views and small matrices; it never times, prints or stops by itself.
+
+    Attributes
+    ----------
+    name : str
+        The name in the registry.
+    monotone : bool
+        Whether a step that lowers the objective means that the step size is too long.
+    max_epochs : int or None
+        Number of steps after which there is nothing left to do.
+    step_rule : Step or None
+        The step size, which the run may ask to be halved.
+    """
+
+    name: str
+    monotone: bool = True
+    max_epochs: int | None = None
+    step_rule: Step | None = None
+
+    def __init__(self, view: View, options: Options):
+        self.options = options
+
+    def passes_to_start(self, view: View) -> float:
+        """Readings of the data before the first look: a snapshot."""
+        return 1.0
+
+    def passes_per_step(self, view: View) -> float:
+        """Readings of the data that one step takes: a snapshot."""
+        return 1.0
+
+    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
+        """The first iterate: a random start (or `W0`) and its snapshot."""
+        W = random_start(view, self.options.columns, rng, W0)
+        return snapshot(view, W, Probe(view.d, view.dtype, rng))
+
+    def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
+        """The next iterate."""
+        raise TypeError(f"{type(self).__name__} has no step.")
+
+
+class Stochastic(Solver):
+    """A solver that takes m steps with rows drawn at random between two snapshots."""
+
+    step_rule: Step
+
+    def __init__(self, view: View, options: Options):
+        super().__init__(view, options)
+        self.m = options.epoch_length or view.n
+
+    def passes_to_start(self, view: View) -> float:
+        """A snapshot, and the norms of the rows if they are drawn by them."""
+        return 2.0 if self.options.sampling == "norm" and not view.norms_known else 1.0
+
+    def passes_per_step(self, view: View) -> float:
+        """The draws, and a snapshot."""
+        return 1 + view.passes_of_samples(self.m)
+
+    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
+        """The norms if they are needed, then as any solver."""
+        view.importance(self.options.sampling)
+        return super().start(view, rng, W0)
