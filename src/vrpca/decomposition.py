@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -28,6 +29,7 @@ from vrpca.solvers.steps import Theory
 from vrpca.threads import blas_threads, n_threads
 
 ENDS_EVERYTHING = (Status.INTERRUPTED, Status.STOPPED, Status.SECONDS)
+SMALL_SIDE = 2000  # an A of this size is decomposed whole when a fraction of the variance is asked for
 FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
 
 
@@ -240,32 +242,21 @@ def _decompose(
     moments = column_moments(source, weights, threads)
     _check_variation(moments, center, weights, source.shape)
 
-    side = min(source.shape)
-    name, reason = options["solver"], "asked for"
-    if name == "auto" and options["deflate"]:
-        name, reason = "vr", "deflation goes with it"
-    elif name == "auto":
-        guess = min(FIRST_GUESS if fraction else int(k), side)
-        name, reason = choose(max(source.shape), side, side if fraction and side <= 2000 else guess)
-    view = make_view(
-        source,
-        moments,
-        center=center,
-        scale=scale,
-        weights=weights,
-        transpose=prefer_transpose(source, name),
-        n_threads=threads,
-    )
-    solve = _Solve(view, name, options, rows_before=moments.readings * view.n)
+    name, reason = _chosen_solver(options, source.shape, k, fraction)
+    transpose = prefer_transpose(source, name)
+    make = partial(make_view, source, moments, center=center, scale=scale, weights=weights, n_threads=threads)
+    view = make(transpose=transpose)
+    solve = _Solve(view, name, options, moments.readings * view.n, projections=compute_u or transpose or everything)
     if fraction:
         outcome, k = solve.fraction(float(k))
     else:
-        outcome = solve(int(k), _oriented(start, view, source, moments, center, scale, weights))
+        upright = make(transpose=False) if transpose and start is not None else view
+        outcome = solve(int(k), _oriented(start, view, upright))
     _warn(outcome, options["tol"], k)
     weight = 1.0 if weights is None else float(weights.mean())
     if everything and outcome.iterate.P is not None:
         k = _numerical_rank(outcome.iterate.P)
-    U, s, Vt = _triplets(outcome, view, source.shape, int(k), compute_u)
+    U, s, Vt = _triplets(outcome, view, transpose, int(k), compute_u)
     return Decomposition(
         U,
         s * s.dtype.type(np.sqrt(weight)),
@@ -284,12 +275,24 @@ def _decompose(
     )
 
 
+def _chosen_solver(options: SolveOptions, shape: tuple[int, int], k: int | float, fraction: bool) -> tuple[str, str]:
+    """The solver's name, and why it is this one."""
+    if options["solver"] != "auto":
+        return options["solver"], "asked for"
+    if options["deflate"]:
+        return "vr", "deflation goes with it"
+    side = min(shape)
+    if fraction:  # many components may be needed: all of them, if A is small
+        k = side if side <= SMALL_SIDE else FIRST_GUESS
+    return choose(max(shape), side, min(int(k), side))
+
+
 class _Solve:
     """Runs of one solver on one view, within one budget: restarts, and k that grows until a fraction is explained."""
 
-    def __init__(self, view: View, name: str, options: SolveOptions, rows_before: int):
+    def __init__(self, view: View, name: str, options: SolveOptions, rows_before: int, projections: bool):
         self.view, self.name, self.options = view, name, options
-        self.rows_before = rows_before
+        self.rows_before, self.projections = rows_before, projections
         self.rng = as_generator(options["random_state"])
         self.began = time.perf_counter()
 
@@ -378,17 +381,17 @@ def prefer_transpose(source: Source, solver: str) -> bool:
 
 
 def _triplets(
-    outcome: Outcome, view: View, shape: tuple[int, int], k: int, compute_u: bool
+    outcome: Outcome, view: View, transposed: bool, k: int, compute_u: bool
 ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
     """U, s, Vt from the last snapshot: W holds one side's vectors, P = Z W the other's times the singular values."""
     W, P = outcome.iterate.W, outcome.iterate.P
-    assert P is not None  # the run renewed it
-    norms = _column_norms(P)
+    norms = np.sqrt(view.n * np.clip(outcome.iterate.theta, 0, None)) if P is None else _column_norms(P)
     order = np.argsort(-norms, kind="stable")[:k]
     norms = norms[order]
     s = norms * (view.frobenius / np.sqrt(view.n))
-    transposed = (view.n, view.d) != shape or view.source.shape != shape
-    other = _normalised(np.ascontiguousarray(P[:, order]), norms) if compute_u or transposed else None
+    other = None
+    if P is not None and (compute_u or transposed):
+        other = _normalised(np.ascontiguousarray(P[:, order]), norms)
     left, right = (other, W[:, order]) if other is None or not transposed else (W[:, order], other)
     signs = _signs(right)
     Vt = np.ascontiguousarray((right * signs).T)
@@ -430,27 +433,16 @@ def _signs(V: np.ndarray) -> np.ndarray:
     return np.where(largest < 0, -1, 1).astype(V.dtype)
 
 
-def _oriented(
-    start: np.ndarray | None,
-    view: View,
-    source: Source,
-    moments: Moments,
-    center: bool,
-    scale: bool,
-    weights: np.ndarray | None,
-) -> np.ndarray | None:
+def _oriented(start: np.ndarray | None, view: View, upright: View) -> np.ndarray | None:
     """A guess of right singular vectors as columns for the view: as they are, or multiplied by Z on the other side."""
     if start is None:
         return None
     start = np.atleast_2d(np.asarray(start, dtype=view.dtype))
-    if start.shape[1] != source.shape[1] or not np.isfinite(start).all():
-        raise OptionError(f"start must hold finite rows of length {source.shape[1]}, got shape {start.shape}.")
-    if view.d == source.shape[1] and view.source is source:
+    if start.shape[1] != upright.d or not np.isfinite(start).all():
+        raise OptionError(f"start must hold finite rows of length {upright.d}, got shape {start.shape}.")
+    if view is upright:
         return start.T
-    upright = make_view(
-        source, moments, center=center, scale=scale, weights=weights, transpose=False, n_threads=view.n_threads
-    )
-    P = np.zeros((source.shape[0], len(start)), view.dtype)
+    P = np.zeros((upright.n, len(start)), view.dtype)
     upright.product(np.ascontiguousarray(start.T), P)
     view.rows_read += view.n
     return P

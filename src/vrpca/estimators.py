@@ -23,7 +23,8 @@ _PARAMETERS = """solver : str, default="auto"
         Wanted suboptimality: ``1 - (variance explained) / (the most that so many components can explain)``. The run
         stops when its certificate is below it.
     max_passes : float, default=100
-        Readings of the data that may be spent. Not converging is a warning with a full result.
+        Readings of the data that may be spent (one more, if the last step has to be taken back). Not converging is a
+        warning with a full result.
     max_seconds : float, optional
         Time that may be spent.
     oversample : int, optional

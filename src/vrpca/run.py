@@ -107,7 +107,10 @@ class Outcome:
 
 
 class Run:
-    """A solver at work on a view, from its start to one of the reasons to stop."""
+    """A solver at work on a view, from its start to one of the reasons to stop.
+
+    With `projections`, the best iterate is returned with ``P = Z W``, by another reading if it is not the last one.
+    """
 
     def __init__(
         self,
@@ -119,10 +122,12 @@ class Run:
         *,
         callback: Callable[[Record], Any] | None = None,
         rows_before: int = 0,
+        projections: bool = True,
     ):
         self.solver, self.view, self.k, self.limits, self.rng = solver, view, k, limits, rng
         self.callback = callback
         self.rows_before = rows_before
+        self.projections = projections
         self.began = time.perf_counter()
         self.history: list[Record] = []
         self.best: Iterate | None = None
@@ -141,7 +146,7 @@ class Run:
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         certificate = self.best.certificate(self.k)
-        best = renewed(self.view, self.best)
+        best = renewed(self.view, self.best) if self.projections else self.best
         return Outcome(best, certificate, status, self.history, self._rows_read())
 
     def _rows_read(self) -> int:
@@ -160,11 +165,9 @@ class Run:
             self.best = it
             return it, ""
         what = "the objective fell" if it.finite else "the steps diverged"
-        if (
-            (self.solver.monotone or not it.finite)
-            and self.solver.step_rule is not None
-            and self.solver.step_rule.halve()
-        ):
+        rule = self.solver.step_rule
+        too_long = self.solver.monotone or not it.finite
+        if too_long and rule is not None and rule.halve():
             return self.best, f"{what}: back to the last snapshot with half the step"
         return (it, what) if it.finite else (self.best, DIVERGED)
 
@@ -195,7 +198,8 @@ class Run:
             return Status.EPOCHS
         if self._stalled():
             return Status.STALLED
-        if last.passes + self.solver.passes_per_step(self.view) > limits.max_passes:
+        again = 1 if self.best is not None and self.best.U is None else 0  # a reading to go back to it
+        if last.passes + again + self.solver.passes_per_step(self.view) > limits.max_passes:
             return Status.PASSES
         if limits.max_seconds is not None and last.seconds >= limits.max_seconds:
             return Status.SECONDS

@@ -252,7 +252,8 @@ def test_oja_improves_slowly_but_really(k):
         with pytest.warns(ConvergenceWarning, match="max_passes"):
             found = vrpca.svd(Y, k, solver="oja", step=1.5, max_passes=160, tol=1e-9, random_state=seed)
         errors.append(1 - np.array([r.objective for r in found.history]) / best)
-    mean = np.mean(errors, axis=0)
+    looks = min(map(len, errors))  # a run whose best look is not its last one ends an epoch earlier
+    mean = np.mean([error[:looks] for error in errors], axis=0)
     early, middle, late = mean[1:6].mean(), mean[12:20].mean(), mean[-20:].mean()
     assert middle < early / 2 and late < middle / 2  # it goes down ...
     assert late > 1e-9  # ... like 1/t, not exponentially
