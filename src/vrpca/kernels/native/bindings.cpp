@@ -125,7 +125,7 @@ i64 rows_per_sum(const vrpca::CsrRows<T, I>& r) {
     return std::max<i64>(16384, entries ? i64(8.0 * double(r.d) * double(r.n) / double(entries)) : r.n);
 }
 
-// U += Z^T (Z W), sparse. Rows of W and U that fill whole cache lines are used as they are; others are copied to where
+// U += Z^T (Z W), sparse. Rows of W and U that fill whole registers are used as they are; others are copied to where
 // they do. Every thread but the last has a U of its own; the last one works on the result itself where it can.
 template <class T, class I>
 void product(const Rows<vrpca::CsrRows<T, I>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
@@ -138,7 +138,7 @@ void product(const Rows<vrpca::CsrRows<T, I>>& self, const T* W, i64 l, T* U, T*
     const double* mW_ = m ? mW.data() : nullptr;
     const bool few = r.indptr[r.n] - r.indptr[0] < 2 * d;  // copies would cost more than they save
     const bool one_sum = few || r.n <= per_sum * threads;
-    const bool aligned = few || (l == ld && on_cache_line(W) && on_cache_line(U));
+    const bool aligned = few || ((l <= 2 || l % 4 == 0) && on_cache_line(W) && on_cache_line(U));
     const i64 parts = few ? 1 : std::max<i64>(1, std::min<i64>(threads, r.n)), width = aligned ? l : ld;
     const i64 copies = aligned && one_sum ? parts - 1 : parts;
     auto cut = split(r, parts);
