@@ -229,7 +229,7 @@ def test_weights(weights, message):
         ({"solver": "vr", "step": float("inf")}, "step=inf must be a positive number"),
         ({"solver": "vr", "step": True}, "step=True must be a positive number"),
         ({"solver": "vr", "step": "long"}, "step='long' is not known: give a positive number, or one of auto"),
-        ({"solver": "oja", "step": "theory", "theory": vrpca.Theory(gap=1.0)}, "one component|not known to oja"),
+        ({"solver": "oja", "step": "theory", "theory": vrpca.Theory(gap=1.0)}, "use solver='vr' or 'hybrid'"),
         ({"solver": "power", "deflate": True}, "deflate=True goes with solver='vr', not with 'power'"),
         ({"callback": 3}, "callback=3 must be"),
         ({"random_state": "seed"}, "seed"),

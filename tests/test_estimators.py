@@ -403,3 +403,19 @@ def test_a_sklearn_callback_can_stop_the_fit():
     with pytest.warns(ConvergenceWarning, match="asked to stop"):
         model.fit(X)
     assert len(model.history_) == 1
+
+
+@pytest.mark.parametrize("total", [0.5, 1.0, 1 + 2e-16, 1.01, 1.99])
+def test_weights_that_sum_to_less_than_two_are_proportions(total):
+    """Normalised weights must not divide by (sum - 1), which is next to nothing."""
+    X = np.random.default_rng(0).standard_normal((100, 4)) * [3, 2, 1, 0.5]
+    plain = vrpca.PCA(2, random_state=0).fit(X)
+    weighted = vrpca.PCA(2, random_state=0).fit(X, sample_weight=np.full(100, total / 100))
+    np.testing.assert_allclose(weighted.explained_variance_, plain.explained_variance_, rtol=1e-12)
+    np.testing.assert_allclose(weighted.singular_values_, plain.singular_values_, rtol=1e-12)
+
+
+def test_all_components_come_with_a_certificate_of_their_number():
+    rng = np.random.default_rng(0)
+    model = vrpca.PCA().fit(rng.standard_normal((50, 3)) @ rng.standard_normal((3, 20)))
+    assert model.n_components_ == 3 == len(model.certificate_.residuals) == len(model.certificate_.angles)

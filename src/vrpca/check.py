@@ -119,7 +119,7 @@ def check(
         transpose=False,
         n_threads=threads(n_threads),
     )
-    view.rows_read = view.n  # the moments took one reading
+    view.rows_read = moments.readings * view.n
     search = _Search(view, components, as_generator(random_state))
     certificate = search.run(passes, tol)
     return Check(certificate, search.ratio, _mean_deviation(model, moments), view.passes, float(tol))

@@ -160,7 +160,8 @@ def svd(
     scale : bool
         Divide by the columns' standard deviations (divisor n), implicitly.
     sample_weight : array-like of shape (n,), optional
-        Weight of each row: ``sum w_i z_i z_i^T`` is decomposed; a row of weight 2 counts as two rows.
+        Weight of each row: ``sum w_i z_i z_i^T`` is decomposed; a row of weight 2 counts as two rows. Weights that sum
+        to less than 2 are taken as proportions.
     start : array of shape (j, d), optional
         Rows that span a guess of the right singular vectors.
     compute_u : bool
@@ -256,6 +257,7 @@ def _decompose(
     weight = 1.0 if weights is None else float(weights.mean())
     if everything and outcome.iterate.P is not None:
         k = _numerical_rank(outcome.iterate.P)
+        outcome = replace(outcome, certificate=outcome.iterate.certificate(k))
     U, s, Vt = _triplets(outcome, view, transpose, int(k), compute_u)
     return Decomposition(
         U,
@@ -279,8 +281,8 @@ def _chosen_solver(options: SolveOptions, shape: tuple[int, int], k: int | float
     """The solver's name, and why it is this one."""
     if options["solver"] != "auto":
         return options["solver"], "asked for"
-    if options["deflate"]:
-        return "vr", "deflation goes with it"
+    if options["deflate"] or options["step"] == "theory":
+        return "vr", "deflation and Theorem 1 go with it"
     side = min(shape)
     if fraction:  # many components may be needed: all of them, if A is small
         k = side if side <= SMALL_SIDE else FIRST_GUESS
@@ -473,6 +475,8 @@ def _checked(given: SolveOptions) -> SolveOptions:
         raise OptionError(f"callback={callback!r} must be a function that takes a Record, or None.")
     if options["deflate"] and options["solver"] not in ("auto", "vr"):
         raise OptionError(f"deflate=True goes with solver='vr', not with {options['solver']!r}.")
+    if options["step"] == "theory" and (options["deflate"] or options["solver"] not in ("auto", "vr", "hybrid")):
+        raise OptionError("step='theory' is about Algorithm 1: use solver='vr' or 'hybrid', without deflate.")
     _solver_options(options, columns=1)
     return options
 
@@ -514,6 +518,8 @@ def check_weights(weights: Any, n: int) -> np.ndarray | None:
         raise OptionError("sample_weight must hold finite numbers that are not negative.")
     if not weights.any():
         raise OptionError("sample_weight is zero everywhere: at least one row must count.")
+    if weights.sum() < 2:  # proportions, not numbers of rows
+        weights *= np.count_nonzero(weights) / weights.sum()
     return weights
 
 

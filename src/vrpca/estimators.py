@@ -99,7 +99,8 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row; a row of weight 2 counts as two rows.
+            Weight of each row; a row of weight 2 counts as two rows. Weights that sum to less than 2 are taken as
+            proportions.
 
         Returns
         -------

@@ -136,6 +136,8 @@ class Run:
     def solve(self, W0: np.ndarray | None = None) -> Outcome:
         """Run until a reason to stop; Ctrl-C is one of them once there is something to return."""
         current = self.best = self.solver.start(self.view, self.rng, W0)
+        if not current.finite:
+            raise FloatingPointError("The start overflowed: rescale the data, or pass it as float64.")
         try:
             status = self._record(current) or self._why_stop()
             while status is None:

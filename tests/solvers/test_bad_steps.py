@@ -139,3 +139,11 @@ def test_a_step_that_is_fixed_is_not_halved():
     assert "the objective fell" in events
     assert not any("half the step" in event for event in events)
     tell_the_truth(found, Y)
+
+
+def test_the_hybrid_survives_first_steps_that_would_overflow():
+    """One direction holds nearly all of a large float32 matrix: Oja's first steps multiply it by 20 and more each."""
+    X = (1 + 0.01 * np.random.default_rng(0).standard_normal((100_000, 20))).astype(np.float32)
+    found = vrpca.svd(X, 1, solver="hybrid", random_state=0)
+    top = np.linalg.svd(X.astype(float), compute_uv=False)[0]
+    assert found.converged and abs(found.s[0] / top - 1) < 1e-5

@@ -125,3 +125,9 @@ def test_numpy_numbers_are_steps(number):
 
 def test_a_numpy_integer_is_an_epoch_length():
     assert VR(view_of(X), Options(1, epoch_length=np.int64(10))).m == 10
+
+
+@pytest.mark.parametrize("options", [{"solver": "oja"}, {"solver": "power"}, {"solver": "gram"}, {"deflate": True}])
+def test_theory_is_refused_where_it_would_be_ignored(options):
+    with pytest.raises(vrpca.OptionError, match="use solver='vr' or 'hybrid'"):
+        vrpca.svd(np.eye(5), 1, step="theory", theory=vrpca.Theory(gap=0.1), **options)

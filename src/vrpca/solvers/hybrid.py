@@ -6,6 +6,7 @@ import numpy as np
 
 from vrpca.certificate import Probe
 from vrpca.data.view import View
+from vrpca.linalg import aligned_copy
 from vrpca.solvers.iterate import Iterate, random_start, snapshot
 from vrpca.solvers.oja import oja_steps
 from vrpca.solvers.steps import oja_step
@@ -23,6 +24,11 @@ class Hybrid(VR):
 
     def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
         """Oja's n steps from a random start, and the snapshot."""
+        view.importance(self.options.sampling)
         W = random_start(view, self.options.columns, rng, W0)
-        oja_steps(view, W, oja_step(view, "auto"), view.n, 0, self.options.sampling, rng)
+        begun, c = aligned_copy(W), oja_step(view, "auto")
+        oja_steps(view, W, c, view.n, 0, self.options.sampling, rng)
+        while not np.isfinite(W).all() and c.halve():  # a few heavy rows can overflow the first, long steps
+            W[...] = begun
+            oja_steps(view, W, c, view.n, 0, self.options.sampling, rng)
         return snapshot(view, W, Probe(view.d, view.dtype, rng))

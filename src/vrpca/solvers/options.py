@@ -56,7 +56,9 @@ class Options:
                 "step='theory' needs the quantities of Theorem 1: pass theory=vrpca.Theory(gap=..., delta=...)."
             )
         if self.step == "theory" and self.columns != 1:
-            raise OptionError("step='theory' is Theorem 1, which is about one component: use n_components=1.")
+            raise OptionError(
+                "step='theory' is Theorem 1, which is about one vector: use one component, without oversample."
+            )
 
     def _check_step(self) -> None:
         rules = f"a positive number, or one of {', '.join(RULES)}"

@@ -28,7 +28,7 @@ class VR(Stochastic):
             self.step_rule, self.m, self.max_epochs = _from_theory(view, options.theory)
         else:
             self.step_rule = vr_step(view, options.step)
-        self.walk = Walk(view)
+        self.walk = Walk()
         self.control = options.control or ("difference" if options.columns == 1 else "projection")
 
     def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
@@ -90,8 +90,8 @@ class Walk:
     alike. The number of steps in between follows from the growth that was seen, also from one epoch to the next.
     """
 
-    def __init__(self, view: View):
-        self.length = int(2 * np.sqrt(view.n)) + 1
+    def __init__(self) -> None:
+        self.length = 4  # at first: nothing is known of the growth yet
 
     def __call__(
         self,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <system_error>
 #include <memory>
 #include <new>
 #include <optional>
@@ -81,12 +82,16 @@ void check_order(const Vec<const i64>& order, i64 n) {
         require(order.data()[t] >= 0 && order.data()[t] < n, "order holds a row number outside the block");
 }
 
-// Runs work(0..parts-1), one thread each, the last one here.
+// Runs work(0..parts-1), one thread each, the last one here; parts that get no thread are done here, too.
 template <class F>
 void in_parallel(i64 parts, F&& work) {
     std::vector<std::thread> threads;
-    for (i64 p = 0; p + 1 < parts; p++) threads.emplace_back(work, p);
-    work(parts - 1);
+    i64 begun = 0;
+    try {
+        for (; begun + 1 < parts; begun++) threads.emplace_back(work, begun);
+    } catch (const std::system_error&) {  // the system has no more threads to give
+    }
+    for (i64 p = begun; p < parts; p++) work(p);
     for (auto& t : threads) t.join();
 }
 
@@ -139,7 +144,8 @@ void product(const Rows<vrpca::CsrRows<T, I>>& self, const T* W, i64 l, T* U, T*
     const bool few = r.indptr[r.n] - r.indptr[0] < 2 * d;  // copies would cost more than they save
     const bool one_sum = few || r.n <= per_sum * threads;
     const bool aligned = few || ((l <= 2 || l % 4 == 0) && on_cache_line(W) && on_cache_line(U));
-    const i64 parts = few ? 1 : std::max<i64>(1, std::min<i64>(threads, r.n)), width = aligned ? l : ld;
+    const i64 entries = r.indptr[r.n] - r.indptr[0];  // a thread's own U has d rows: it must have more work than that
+    const i64 parts = few ? 1 : std::max<i64>(1, std::min<i64>(threads, entries / d)), width = aligned ? l : ld;
     const i64 copies = aligned && one_sum ? parts - 1 : parts;
     auto cut = split(r, parts);
     auto Wp = scratch<T>(aligned ? 0 : d * ld), partial = scratch<T>(copies * d * width);

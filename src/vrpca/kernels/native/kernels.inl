@@ -873,6 +873,7 @@ void vr_block(const Rows& rows, typename Rows::T* W, const typename Rows::T* W0,
     double *c_ = S + l * ld, *mE = c_ + ld, *mU = mE + ld, *zU = mU + ld, *y = zU + ld, *wide = y + ld;
     T* x_ = reinterpret_cast<T*>(wide + SMALL_ROWS * ld);  // 2 l + 1 projections, padded
     T* h = x_ + (2 * l + 16);
+    for (i64 s = 0; s < 2 * (2 * l + 16); s++) x_[s] = 0;
 
     // Some rows at a time, so that they have reached the cache before wider loads ask for them.
     for (i64 j0 = 0; j0 < d; j0 += SMALL_ROWS) {
