@@ -237,7 +237,7 @@ def _decompose(
     source = as_source(X)
     weights = check_weights(sample_weight, source.shape[0])
     fraction = _check_k(k, source.shape)
-    everything = k is None
+    everything, asked = k is None, k
     k = min(source.shape) if k is None else k
     threads = n_threads(options["n_threads"])
     moments = column_moments(source, weights, threads)
@@ -253,7 +253,7 @@ def _decompose(
     else:
         upright = make(transpose=False) if transpose and start is not None else view
         outcome = solve(int(k), _oriented(start, view, upright))
-    _warn(outcome, options["tol"], k)
+    _warn(outcome, options["tol"], k, asked)
     weight = 1.0 if weights is None else float(weights.mean())
     if everything and outcome.iterate.P is not None:
         k = _numerical_rank(outcome.iterate.P)
@@ -295,6 +295,7 @@ class _Solve:
     def __init__(self, view: View, name: str, options: SolveOptions, rows_before: int, projections: bool):
         self.view, self.name, self.options = view, name, options
         self.rows_before, self.projections = rows_before, projections
+        self.hopeless: Callable[[Record], bool] | None = None  # says when a k need not be carried on with
         self.rng = as_generator(options["random_state"])
         self.began = time.perf_counter()
 
@@ -318,18 +319,20 @@ class _Solve:
         side = min(self.view.n, self.view.d)
         k, W0 = side if self.name == "gram" else min(FIRST_GUESS, side), None
         while True:
+            self.hopeless = None if k == side else lambda record: _falls_short(record, fraction)
             outcome = self(k, W0)
             explained = np.cumsum(outcome.iterate.theta[:k])
-            enough = explained[-1] >= fraction or k == side
             larger = min(2 * k, side)
-            if (
-                enough
-                or outcome.status in ENDS_EVERYTHING
-                or not self._affordable(self._solver(larger), self._limits(1))
-            ):
+            enough = explained[-1] >= fraction or k == side
+            gave_up = outcome.status is Status.STOPPED and _falls_short(outcome.history[-1], fraction)
+            ended = outcome.status in ENDS_EVERYTHING and not gave_up
+            if enough or ended or not self._affordable(self._solver(larger), self._limits(share=1)):
                 needed = min(int(np.searchsorted(explained, fraction)) + 1, k)
-                status = outcome.status if enough or outcome.status is not Status.CONVERGED else Status.PASSES
-                return replace(outcome, certificate=outcome.iterate.certificate(needed), status=status), needed
+                certificate = outcome.iterate.certificate(needed)
+                status = outcome.status if enough or ended else Status.PASSES
+                if enough and certificate.suboptimality <= self.options["tol"]:
+                    status = Status.CONVERGED  # those that are needed are, whatever the others
+                return replace(outcome, certificate=certificate, status=status), needed
             k, W0 = larger, outcome.iterate.W
 
     def _solver(self, k: int) -> Solver:
@@ -357,6 +360,8 @@ class _Solve:
                 f"{self.name!r} take {need:g} passes per run."
             )
         verbose, user_callback = self.options["verbose"], self.options["callback"]
+        if self.hopeless is not None:
+            user_callback = either(user_callback, self.hopeless)
         with blas_threads(1), progress_callback(verbose, limits, user_callback) as callback:
             return Run(solver, self.view, k, limits, self.rng, callback=callback, rows_before=self.rows_before).solve(
                 W0
@@ -364,6 +369,21 @@ class _Solve:
 
     def _rows_read(self) -> int:
         return self.rows_before + self.view.rows_read
+
+
+def _falls_short(record: Record, fraction: float) -> bool:
+    """Whether so many components cannot explain the fraction, by the bound of this look."""
+    return record.bound < 1 and record.objective / (1 - record.bound) < fraction
+
+
+def either(first: Callable[[Record], Any] | None, second: Callable[[Record], bool]) -> Callable[[Record], bool]:
+    """A callback that calls both and stops when one of them wants to."""
+
+    def call(record: Record) -> bool:
+        stop = bool(first(record)) if first is not None else False
+        return second(record) or stop
+
+    return call
 
 
 def oversample_for(asked: int | None, k: int, name: str) -> int:
@@ -538,12 +558,15 @@ def _check_variation(moments: Moments, center: bool, weights: np.ndarray | None,
         )
 
 
-def _warn(outcome: Outcome, tol: float, k: int | float) -> None:
+def _warn(outcome: Outcome, tol: float, k: int | float, asked: int | float | None) -> None:
     if outcome.status is Status.CONVERGED:
         return
+    found = outcome.iterate.objective(int(k))
+    missed = isinstance(asked, float) and found < asked
+    goal = f"they explain {found:.3g} of the variance, not {asked:.3g}" if missed else f"not tol={tol:.1e}"
     warnings.warn(
         f"{k} component(s) were found with a suboptimality of at most {outcome.certificate.suboptimality:.1e} "
-        f"({outcome.certificate.kind}), not tol={tol:.1e}. {outcome.status.value}",
+        f"({outcome.certificate.kind}), {goal}. {outcome.status.value}",
         ConvergenceWarning,
         stacklevel=4,
     )

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from vrpca.data.source import as_source, is_path
-from vrpca.decomposition import DEFAULTS, Decomposition, SolveOptions, pca, svd
+from vrpca.decomposition import DEFAULTS, Decomposition, SolveOptions, either, pca, svd
 from vrpca.run import Record
 from vrpca.scores import scores
 from vrpca.sklearn_callbacks import CallbackSupportMixin, FitTask, with_callbacks
@@ -118,7 +118,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         """The parameters that the decomposition shares, with scikit-learn's callbacks joined to the user's."""
         options: dict[str, Any] = {name: getattr(self, name) for name in DEFAULTS}
         if task.context is not None:
-            options["callback"] = _both(self.callback, task.look)
+            options["callback"] = either(self.callback, task.look)
         return options  # type: ignore[return-value]
 
     def _start(self) -> np.ndarray | None:
@@ -423,13 +423,3 @@ class TruncatedSVD(_Decomposer):  # noqa: D101 - the docstring shares its parame
         """Mean square of the scores along each axis."""
         check_is_fitted(self)
         return self.singular_values_**2 / self.n_samples_
-
-
-def _both(first: Callable[[Record], Any] | None, second: Callable[[Record], Any]) -> Callable[[Record], bool]:
-    """A callback that calls both and stops when one of them wants to."""
-
-    def call(record: Record) -> bool:
-        stop = bool(first(record)) if first is not None else False
-        return bool(second(record)) or stop
-
-    return call

@@ -135,10 +135,16 @@ def load(path: str | os.PathLike[str]) -> PCA | TruncatedSVD:
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays and the checked metadata of a model file."""
     try:
-        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
+        with path.open("rb") as handle:
+            file = np.load(handle, allow_pickle=False)
+            if isinstance(file, np.ndarray):
+                raise ValueError("it holds one array")
             arrays = {name: file[name] for name in file.files}
         metadata = json.loads(str(arrays.pop("metadata")))
         version = metadata["format"]
+        missing = {"parameters", "scalars", "status", "certificate", "history"} - set(metadata)
+        if version == FORMAT and missing:
+            raise ValueError(f"{sorted(missing)[0]} is missing")
     except FileNotFoundError:
         raise DataError(f"There is no model file {path}.") from None
     except (zipfile.BadZipFile, ValueError, KeyError, OSError, EOFError, TypeError, AttributeError) as error:

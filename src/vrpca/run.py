@@ -163,7 +163,7 @@ class Run:
         assert self.best is not None
         change = it.objective(self.k) / self.best.objective(self.k) - 1 if it.finite else -np.inf
         rounding = 100 * np.finfo(self.view.dtype).eps
-        if change >= -rounding:
+        if change >= (-rounding if self.solver.monotone else 0.0):
             self.best = it
             return it, ""
         what = "the objective fell" if it.finite else "the steps diverged"

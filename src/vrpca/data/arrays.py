@@ -91,6 +91,8 @@ def sparse_source(X: Any) -> Source:
     if not all(part.flags.c_contiguous for part in (X.data, X.indices, X.indptr)):
         parts = tuple(np.ascontiguousarray(part) for part in (X.data, X.indices, X.indptr))
         X = type(X)(parts, shape=X.shape)
+    if X.indptr.dtype != X.indices.dtype:
+        X = type(X)((X.data, X.indices.astype(X.indptr.dtype), X.indptr), shape=X.shape)
     if not X.has_canonical_format:  # duplicate or unsorted entries: the one case that needs a copy
         X = X.copy()
         X.sum_duplicates()

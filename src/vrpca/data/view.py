@@ -15,6 +15,7 @@ import numpy as np
 from vrpca import kernels
 from vrpca.data.moments import Moments
 from vrpca.data.source import Source
+from vrpca.errors import DataError
 from vrpca.linalg import aligned_zeros
 
 PIECE = 32768  # row numbers drawn at a time
@@ -98,7 +99,10 @@ class View:
         if self.map.col_scale is None:
             return
         exact = self.map.col_scale
-        self.scale = exact.astype(self.dtype)
+        with np.errstate(over="ignore"):
+            self.scale = exact.astype(self.dtype)
+        if not np.isfinite(self.scale).all():
+            raise DataError(f"X, or one of its columns, is too small for {self.dtype}: multiply it by a power of ten.")
         if self.shift is not None:
             self.shift = self.shift * np.divide(self.scale, exact, out=np.ones_like(exact), where=exact != 0)
 

@@ -57,7 +57,7 @@ class Options:
             )
         if self.step == "theory" and self.columns != 1:
             raise OptionError(
-                "step='theory' is Theorem 1, which is about one vector: use one component, without oversample."
+                "step='theory' is Theorem 1, which is about one component: use n_components=1, without oversample."
             )
 
     def _check_step(self) -> None:
