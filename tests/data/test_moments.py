@@ -33,7 +33,7 @@ class Blocks:
             start += block.shape[0]
 
     def transposed(self):
-        raise NotImplementedError
+        raise AssertionError("moments do not ask for the transpose")
 
 
 def two_pass(X, weights=None):
@@ -167,12 +167,14 @@ def test_neither_overflow_nor_underflow(fmt, scale, rng):
     assert (found.variance > 1e-3).all() and (found.variance < 1e3).all()
 
 
-@pytest.mark.parametrize("first", [0.0, 1e-200, 1.0])
-@pytest.mark.parametrize("later", [1e-200, 1e-150, 1.0, 1e150, 1e200])
+LATER = [1e-200, 1e-150, 1.0, 1e150, 1e200]
+
+
+@pytest.mark.parametrize(
+    ("first", "later"), [(f, b) for f in (0.0, 1e-200) for b in LATER] + [(1.0, b) for b in LATER if b >= 1]
+)
 @pytest.mark.parametrize("fmt", ["dense", "csr"])
 def test_the_first_block_does_not_decide_the_scale(fmt, first, later, rng):
-    if first == 1 and later < 1:
-        pytest.skip("the first block dominates")
     blocks = [first * rng.standard_normal((9, 2))] + [later * rng.standard_normal((9, 2)) for _ in range(2)]
     X = np.vstack(blocks)
     source = Blocks(*blocks) if fmt == "dense" else Blocks(*map(sp.csr_array, blocks))
