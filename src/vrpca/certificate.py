@@ -84,10 +84,10 @@ def _bound_without_gap(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> f
 
 
 def _rounding(theta: np.ndarray, k: int, mu: float, eps: float) -> float:
-    """What rounding can hide: an error E in A W turns the k leading Ritz vectors by E / gap against the next one."""
-    E = 4 * eps * theta[0]
-    gap = max(float(theta[k - 1] - np.append(theta, mu)[k]), E)
-    hidden = k * E * min(1.0, E / gap) if len(theta) > k else 0.0
+    """What rounding can hide: an error E_j in A w_j turns the j-th vector by E_j over its distance to the rest."""
+    E = 4 * eps * np.abs(theta[:k])
+    gap = np.maximum(theta[:k] - np.append(theta, mu)[k], E)
+    hidden = (E**2 / np.where(gap > 0, gap, 1.0)).sum() if len(theta) > k else 0.0
     return float(hidden / theta[:k].sum()) + float(np.finfo(float).eps)
 
 
@@ -160,13 +160,18 @@ class Probe:
             self.column = r / dtype.type(self.residual)
 
     def bound(self, theta: np.ndarray) -> float:
-        """Estimate of lambda_max outside W: Ritz value plus residual, never above the trace that W leaves (tr A = 1).
+        """Estimate of lambda_max outside W."""
+        return estimate_outside(self.value, self.residual, self.looks, theta)
 
-        The first looks from a random start say little: until there are three, only the trace counts, and a young
-        probe's residual counts more than once.
-        """
-        left = max(0.0, 1.0 - float(theta.sum()))
-        return left if self.looks < 3 else min(self.value + self.residual * (1 + 3 / self.looks), left)
+
+def estimate_outside(value: float, residual: float, looks: int, theta: np.ndarray) -> float:
+    """Estimate of lambda_max outside W: Ritz value plus residual, never above the trace that W leaves (tr A = 1).
+
+    The first looks from a random start say little: until there are three, only the trace counts, and a young
+    residual counts more than once.
+    """
+    left = max(0.0, 1.0 - float(theta.sum()))
+    return left if looks < 3 else min(value + residual * (1 + 3 / looks), left)
 
 
 def _leading_pairs(M: np.ndarray, H: np.ndarray, eps: float) -> tuple[np.ndarray | None, np.ndarray]:

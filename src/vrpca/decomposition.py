@@ -15,8 +15,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from vrpca.certificate import Certificate
+from vrpca.data.gram import GramSum
 from vrpca.data.moments import Moments, column_moments
 from vrpca.data.source import Source, as_source
+from vrpca.data.stream import Stream, StreamWitness
 from vrpca.data.view import View, column_scale, make_view
 from vrpca.errors import DataError, OptionError
 from vrpca.linalg import cross, orthonormalise
@@ -48,6 +50,7 @@ class SolveOptions(TypedDict, total=False):
     control: str | None
     deflate: bool
     restarts: int
+    cost: str
     n_threads: int | None
     random_state: int | np.random.RandomState | np.random.Generator | None
     callback: Callable[[Record], Any] | None
@@ -67,6 +70,7 @@ DEFAULTS: SolveOptions = {
     "control": None,
     "deflate": False,
     "restarts": 1,
+    "cost": "auto",
     "n_threads": None,
     "random_state": None,
     "callback": None,
@@ -240,19 +244,29 @@ def _decompose(
     everything, asked = k is None, k
     k = min(source.shape) if k is None else k
     threads = n_threads(options["n_threads"])
-    moments = column_moments(source, weights, threads)
-    _check_variation(moments, center, weights, source.shape)
-
+    if options["cost"] == "auto":
+        options["cost"] = "passes" if getattr(source, "on_disk", False) else "time"
     name, reason = _chosen_solver(options, source.shape, k, fraction)
     transpose = prefer_transpose(source, name)
+    rng = as_generator(options["random_state"])
+    gram = GramSum(source.shape[1], center) if name == "gram" and not transpose else None
+    witness = None
+    if not (fraction or transpose or scale) and start is None:
+        witness = _witness(name, options, int(k), source.shape[1], center, rng)
+    with blas_threads(threads if gram is not None else 1):
+        moments = column_moments(source, weights, threads, gram or witness)
+    _check_variation(moments, center, weights, source.shape)
     make = partial(make_view, source, moments, center=center, scale=scale, weights=weights, n_threads=threads)
     view = make(transpose=transpose)
-    solve = _Solve(view, name, options, moments.readings * view.n, projections=compute_u or transpose or everything)
+    view.A = gram.matrix(moments, view.map.col_scale) if gram is not None else None
+    projections = compute_u or transpose or everything
+    solve = _Solve(view, name, options, rng, moments.readings * view.n, projections)
     if fraction:
         outcome, k = solve.fraction(float(k))
     else:
         upright = make(transpose=False) if transpose and start is not None else view
-        outcome = solve(int(k), _oriented(start, view, upright))
+        streamed = witness.stream.basis() if witness is not None else None
+        outcome = solve(int(k), _oriented(start, view, upright) if streamed is None else streamed)
     _warn(outcome, options["tol"], k, asked)
     weight = 1.0 if weights is None else float(weights.mean())
     if everything and outcome.iterate.P is not None:
@@ -289,14 +303,30 @@ def _chosen_solver(options: SolveOptions, shape: tuple[int, int], k: int | float
     return choose(max(shape), side, min(int(k), side))
 
 
+def _witness(
+    name: str, options: SolveOptions, k: int, d: int, center: bool, rng: np.random.Generator
+) -> StreamWitness | None:
+    """What watches the first look at the data, for a solver that would like to start from a streamed basis."""
+    columns = min(k + oversample_for(options, k, name), d)
+    streamed = min(SOLVERS[name].streamed_columns(_solver_options(options, columns)), d)
+    return StreamWitness(Stream(streamed), center, rng) if streamed else None
+
+
 class _Solve:
     """Runs of one solver on one view, within one budget: restarts, and k that grows until a fraction is explained."""
 
-    def __init__(self, view: View, name: str, options: SolveOptions, rows_before: int, projections: bool):
-        self.view, self.name, self.options = view, name, options
+    def __init__(
+        self,
+        view: View,
+        name: str,
+        options: SolveOptions,
+        rng: np.random.Generator,
+        rows_before: int,
+        projections: bool,
+    ):
+        self.view, self.name, self.options, self.rng = view, name, options, rng
         self.rows_before, self.projections = rows_before, projections
         self.hopeless: Callable[[Record], bool] | None = None  # says when a k need not be carried on with
-        self.rng = as_generator(options["random_state"])
         self.began = time.perf_counter()
 
     def __call__(self, k: int, W0: np.ndarray | None = None) -> Outcome:
@@ -337,7 +367,7 @@ class _Solve:
 
     def _solver(self, k: int) -> Solver:
         o = self.options
-        columns = min(k + oversample_for(o["oversample"], k, self.name), self.view.d)
+        columns = min(k + oversample_for(o, k, self.name), self.view.d)
         return make_solver(self.name, self.view, _solver_options(o, columns), o["deflate"])
 
     def _limits(self, share: float) -> Limits:
@@ -363,9 +393,17 @@ class _Solve:
         if self.hopeless is not None:
             user_callback = either(user_callback, self.hopeless)
         with blas_threads(1), progress_callback(verbose, limits, user_callback) as callback:
-            return Run(solver, self.view, k, limits, self.rng, callback=callback, rows_before=self.rows_before).solve(
-                W0
+            run = Run(
+                solver,
+                self.view,
+                k,
+                limits,
+                self.rng,
+                callback=callback,
+                rows_before=self.rows_before,
+                projections=self.projections,
             )
+            return run.solve(W0)
 
     def _rows_read(self) -> int:
         return self.rows_before + self.view.rows_read
@@ -386,13 +424,19 @@ def either(first: Callable[[Record], Any] | None, second: Callable[[Record], boo
     return call
 
 
-def oversample_for(asked: int | None, k: int, name: str) -> int:
+def oversample_for(options: SolveOptions, k: int, name: str) -> int:
     """Extra columns: what the user says; else none for one vector and at least two for blocks.
 
-    With the probe's column, a block's width is then a multiple of 4: whole SIMD registers.
+    With one column more, which watches what is outside, a block's width is then a multiple of 4: whole SIMD registers.
+    Where passes are the cost, wider blocks pay.
     """
+    asked = options["oversample"]
     if asked is not None:
         return asked
+    if name == "accelerated" and options["cost"] == "passes":
+        return max(4, k // 2)
+    if name in ("krylov", "accelerated") and k == 1:
+        return 2
     return 0 if k == 1 and name != "gram" else -(-(k + 3) // 4) * 4 - 1 - k
 
 
@@ -488,6 +532,8 @@ def _checked(given: SolveOptions) -> SolveOptions:
             continue
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
             raise OptionError(f"{name}={value!r} must be an integer, at least {least}.")
+    if options["cost"] not in ("auto", "time", "passes"):
+        raise OptionError(f"cost={options['cost']!r} is not known: use 'auto', 'time' or 'passes'.")
     seconds, callback = options["max_seconds"], options["callback"]
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, numbers.Real) or not seconds > 0):
         raise OptionError(f"max_seconds={seconds!r} must be a positive number or None.")
@@ -503,7 +549,7 @@ def _checked(given: SolveOptions) -> SolveOptions:
 
 def _solver_options(o: SolveOptions, columns: int) -> Options:
     """The part of the options that reaches a solver, checked."""
-    return Options(columns, o["tol"], o["step"], o["theory"], o["epoch_length"], o["sampling"], o["control"])
+    return Options(columns, o["tol"], o["step"], o["theory"], o["epoch_length"], o["sampling"], o["control"], o["cost"])
 
 
 def _check_k(k: int | float | None, shape: tuple[int, int]) -> bool:

@@ -45,6 +45,9 @@ _PARAMETERS = """solver : str, default="auto"
         Find the components one after the other (Remark 1's second option).
     restarts : int, default=1
         Independent runs, of which the one with the largest objective is kept.
+    cost : {"auto", "time", "passes"}, default="auto"
+        What `accelerated` is to save: ``"time"`` (narrow blocks, little arithmetic) or ``"passes"`` (few readings of the
+        data, for more arithmetic and memory). By default time for data in memory, passes for memory maps.
     n_threads : int, optional
         Threads of the products; all cores by default.
     random_state : int, RandomState, Generator or None, default=None
@@ -253,6 +256,7 @@ class PCA(_Decomposer):  # noqa: D101 - the docstring shares its parameters with
         control: str | None = None,
         deflate: bool = False,
         restarts: int = 1,
+        cost: str = "auto",
         n_threads: int | None = None,
         random_state: Any = None,
         warm_start: bool = False,
@@ -275,6 +279,7 @@ class PCA(_Decomposer):  # noqa: D101 - the docstring shares its parameters with
         self.control = control
         self.deflate = deflate
         self.restarts = restarts
+        self.cost = cost
         self.n_threads = n_threads
         self.random_state = random_state
         self.warm_start = warm_start
@@ -384,6 +389,7 @@ class TruncatedSVD(_Decomposer):  # noqa: D101 - the docstring shares its parame
         control: str | None = None,
         deflate: bool = False,
         restarts: int = 1,
+        cost: str = "auto",
         n_threads: int | None = None,
         random_state: Any = None,
         warm_start: bool = False,
@@ -403,6 +409,7 @@ class TruncatedSVD(_Decomposer):  # noqa: D101 - the docstring shares its parame
         self.control = control
         self.deflate = deflate
         self.restarts = restarts
+        self.cost = cost
         self.n_threads = n_threads
         self.random_state = random_state
         self.warm_start = warm_start

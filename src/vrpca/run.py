@@ -13,7 +13,7 @@ import numpy as np
 from vrpca.certificate import Certificate
 from vrpca.data.view import View
 from vrpca.solvers import Solver
-from vrpca.solvers.iterate import Iterate, renewed
+from vrpca.solvers.iterate import Iterate, projected, renewed
 
 DIVERGED = "the steps diverged, and the step size is fixed"
 PATIENCE = 5  # looks without any progress, at the level of rounding, after which a run has stalled
@@ -148,7 +148,7 @@ class Run:
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         certificate = self.best.certificate(self.k)
-        best = renewed(self.view, self.best) if self.projections else self.best
+        best = projected(self.view, self.best) if self.projections else self.best
         return Outcome(best, certificate, status, self.history, self._rows_read())
 
     def _rows_read(self) -> int:
@@ -200,12 +200,17 @@ class Run:
             return Status.EPOCHS
         if self._stalled():
             return Status.STALLED
-        again = 1 if self.best is not None and self.best.U is None else 0  # a reading to go back to it
+        again = 1 if self._must_go_back() else 0
         if last.passes + again + self.solver.passes_per_step(self.view) > limits.max_passes:
             return Status.PASSES
         if limits.max_seconds is not None and last.seconds >= limits.max_seconds:
             return Status.SECONDS
         return None
+
+    def _must_go_back(self) -> bool:
+        """Whether the best iterate has to be read again before it can be returned or gone on from."""
+        assert self.best is not None
+        return self.best.U is None or (self.projections and self.best.P is None)
 
     def _stalled(self) -> bool:
         """Whether the residual is as small as rounding allows and has stopped falling."""

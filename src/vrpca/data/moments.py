@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from vrpca import kernels
-from vrpca.data.source import Source
+from vrpca.data.source import Source, pieces
 from vrpca.errors import DataError
 
 SAFE = 1e60  # entries up to here can be squared and summed as they are
+
+
+class Witness(Protocol):
+    """What sees the rows while the moments are read: in order, or in random order where it has an `rng`."""
+
+    rng: np.random.Generator | None
+
+    def see(self, X: Any, weight: np.ndarray | None, mean: np.ndarray) -> None:
+        """Take in rows of X; `mean` is that of all rows so far, these included."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -34,25 +45,30 @@ class Moments:
         return self.variance + self.mean**2
 
 
-def column_moments(source: Source, weights: np.ndarray | None, n_threads: int) -> Moments:
+def column_moments(
+    source: Source, weights: np.ndarray | None, n_threads: int, witness: Witness | None = None
+) -> Moments:
     """Read the source once; raise if an entry is not finite.
 
     Entries beyond 1e60 or below 1e-60 are scaled by a power of two so that their squares neither overflow nor vanish.
+    A witness sees the rows while they are read.
     """
-    found = _accumulate(source, weights, n_threads, factor=None)
+    found = _accumulate(source, weights, n_threads, None, witness)
     with np.errstate(over="ignore", invalid="ignore"):
         trace = found.second.sum()
     if not np.isfinite(trace) or trace < SAFE**-2:  # not finite, overflown or vanished: look closer, and again
         largest = _largest_entry(source)
-        found = replace(_accumulate(source, weights, n_threads, factor=_power_of_two(largest)), readings=3)
+        found = replace(_accumulate(source, weights, n_threads, _power_of_two(largest), None), readings=3)
     return found
 
 
-def _accumulate(source: Source, weights: np.ndarray | None, n_threads: int, factor: float | None) -> Moments:
+def _accumulate(
+    source: Source, weights: np.ndarray | None, n_threads: int, factor: float | None, witness: Witness | None
+) -> Moments:
     d = source.shape[1]
     total, mean, M2 = 0.0, np.zeros(d), np.zeros(d)
     with np.errstate(over="ignore", invalid="ignore"):
-        for start, X in source.blocks():
+        for start, X in _blocks(source, witness):
             if factor is None:
                 factor = _first_factor(X)
             weight = None if weights is None else weights[start : start + X.shape[0]]
@@ -62,20 +78,39 @@ def _accumulate(source: Source, weights: np.ndarray | None, n_threads: int, fact
                 mean += delta * (w / (total + w))
                 M2 += block_M2 + delta**2 * (total * (w / (total + w)))
                 total += w
+                if witness is not None:
+                    witness.see(X, weight, mean / factor)
             elif not np.isfinite(block_M2).all():
                 M2 += block_M2
     return Moments(total, mean, M2 / total, 1.0 if factor is None else factor)
 
 
-def _first_factor(X: Any) -> float:
+def _blocks(source: Source, witness: Witness | None) -> Iterator[tuple[int, Any]]:
+    """The blocks in order; for a witness in random order, and in pieces that are still in the cache when it sees them."""
+    if witness is None:
+        yield from source.blocks()
+        return
+    for start, X in source.blocks(witness.rng):
+        for lo, piece in pieces(X, witness.rng):
+            yield start + lo, piece
+
+
+def first_unit(X: Any) -> float:
+    """A power of two that brings the first entries of a block to about 1."""
     values = X.data if sp.issparse(X) else X
     head = np.asarray(values).reshape(-1)[:65536]
-    largest = float(np.max(np.abs(head), initial=0.0))
-    return 1.0 if 1 / SAFE < largest < SAFE or not np.isfinite(largest) else _power_of_two(largest)
+    return _power_of_two(float(np.max(np.abs(head), initial=0.0)))
+
+
+def _first_factor(X: Any) -> float:
+    unit = first_unit(X)
+    return 1.0 if 1 / SAFE < unit < SAFE else unit
 
 
 def _power_of_two(largest: float) -> float:
-    return 1.0 if largest == 0 else float(np.ldexp(1.0, int(np.clip(-np.round(np.log2(largest)), -1000, 1000))))
+    if largest == 0 or not np.isfinite(largest):
+        return 1.0
+    return float(np.ldexp(1.0, int(np.clip(-np.round(np.log2(largest)), -1000, 1000))))
 
 
 def _largest_entry(source: Source) -> float:

@@ -11,6 +11,8 @@ import scipy.sparse as sp
 
 from vrpca.errors import DataError
 
+PIECE_BYTES = 1 << 20
+
 
 @runtime_checkable
 class Source(Protocol):
@@ -66,6 +68,18 @@ def check_shape(shape: tuple[int, ...]) -> None:
     for count, what in zip(shape, ("sample", "feature"), strict=True):
         if count == 0:
             raise DataError(f"Found array with 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")
+
+
+def pieces(X: Any, rng: np.random.Generator | None) -> Iterator[tuple[int, Any]]:
+    """Cut a block into pieces that stay in the cache: (first row, piece), in order or, with `rng`, in random order."""
+    n = X.shape[0]
+    size = (X.nnz * 2 if sp.issparse(X) else X.size) * X.dtype.itemsize
+    rows = max(64, n * PIECE_BYTES // max(size, 1))
+    starts = np.arange(0, n, rows)
+    if rng is not None:
+        rng.shuffle(starts)
+    for start in starts.tolist():
+        yield start, X[start : start + rows]
 
 
 def is_path(X: Any) -> bool:

@@ -6,15 +6,19 @@ that ``tr A = 1``: solvers work in pure numbers, whatever the scale of the data.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from vrpca import kernels
 from vrpca.data.moments import Moments
-from vrpca.data.source import Source
+from vrpca.data.rowmap import RowMap
+from vrpca.data.source import Source, as_source, pieces
+from vrpca.data.stream import Stream
 from vrpca.errors import DataError
 from vrpca.linalg import aligned_zeros
 
@@ -33,16 +37,6 @@ class Block:
     def cut(self, per_row: np.ndarray | None) -> np.ndarray | None:
         """The part of a per-row array that belongs to this block."""
         return None if per_row is None else per_row[self.start : self.stop]
-
-
-@dataclass(frozen=True)
-class RowMap:
-    """The four optional arrays of ``z_i = a_i (x_i * s - b_i m)``."""
-
-    col_scale: np.ndarray | None = None
-    shift: np.ndarray | None = None
-    row_scale: np.ndarray | None = None
-    row_shift: np.ndarray | None = None
 
 
 class View:
@@ -82,6 +76,7 @@ class View:
         self.n_threads = n_threads
         self.support = support
         self.rows_read = 0
+        self.A: np.ndarray | None = None  # where it is known already
         self._whole: Block | None = None
         self._norms: np.ndarray | None = None
 
@@ -123,15 +118,8 @@ class View:
             yield block
 
     def _rows(self, start: int, X: Any) -> Any:
-        m, stop = self.map, start + X.shape[0]
-        return kernels.make_rows(
-            X,
-            self.scale,
-            self.shift,
-            None if m.row_scale is None else m.row_scale[start:stop],
-            None if m.row_shift is None else m.row_shift[start:stop],
-            self.unit,
-        )
+        m = self.map.cut(slice(start, start + X.shape[0]))
+        return kernels.make_rows(X, self.scale, self.shift, m.row_scale, m.row_shift, self.unit)
 
     def product(self, W: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
         """Return ``A W`` by one reading; `P` (n x l), if given, receives ``Z W``."""
@@ -180,6 +168,40 @@ class View:
     def passes_of_samples(self, m: int) -> float:
         """Readings of the data that m draws take."""
         return m / self.n if self._whole is not None else 1.0
+
+    def show(self, stream: Stream, rng: np.random.Generator) -> None:
+        """Show every row to a stream, by one reading in random block order."""
+        for start, X in self.source.blocks(rng):
+            for lo, piece in pieces(X, rng):
+                rows = slice(start + lo, start + lo + piece.shape[0])
+                stream.see(piece, self.map.cut(rows), self.unit)
+        self.rows_read += self.n
+
+    def sample(self, rows: int, rng: np.random.Generator) -> View:
+        """A view of so many rows, drawn at random without replacement and gathered.
+
+        It counts the rows that it reads for itself. Rows that come in blocks which have to be fetched are drawn block
+        by block.
+        """
+        index, X = self._gather(rows, rng)
+        part = copy.copy(self)
+        part.source, part.n, part.rows_read = as_source(X), len(index), 0
+        part.map = self.map.cut(index)
+        part._whole = part._norms = None
+        return part
+
+    def _gather(self, rows: int, rng: np.random.Generator) -> tuple[np.ndarray, Any]:
+        indices, parts, missing = [], [], rows
+        for start, X in self.source.blocks(rng):
+            count = min(missing, X.shape[0])
+            inside = np.sort(rng.choice(X.shape[0], count, replace=False))
+            indices.append(start + inside)
+            parts.append(X[inside])
+            missing -= count
+            if not missing:
+                break
+        stack = sp.vstack if sp.issparse(parts[0]) else np.vstack
+        return np.concatenate(indices), parts[0] if len(parts) == 1 else stack(parts)
 
     def importance(self, sampling: str) -> np.ndarray | None:
         """Return the weight of each row's step, ``mean |z|^2 / |z_i|^2``, or None where all weights are 1."""

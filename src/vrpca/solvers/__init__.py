@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from vrpca.data.view import View
+from vrpca.solvers.accelerated import Accelerated
 from vrpca.solvers.base import Solver
 from vrpca.solvers.deflation import Deflation
 from vrpca.solvers.gram import Gram
 from vrpca.solvers.hybrid import Hybrid
+from vrpca.solvers.krylov import Krylov
 from vrpca.solvers.oja import Oja
 from vrpca.solvers.options import Options
 from vrpca.solvers.power import Power
 from vrpca.solvers.vr import VR
 
-SOLVERS: dict[str, type[Solver]] = {"vr": VR, "oja": Oja, "power": Power, "hybrid": Hybrid, "gram": Gram}
+SOLVERS: dict[str, type[Solver]] = {
+    "vr": VR,
+    "oja": Oja,
+    "power": Power,
+    "hybrid": Hybrid,
+    "krylov": Krylov,
+    "accelerated": Accelerated,
+    "gram": Gram,
+}
 
 
 def make_solver(name: str, view: View, options: Options, deflate: bool) -> Solver:

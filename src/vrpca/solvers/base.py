@@ -34,6 +34,11 @@ class Solver:
     def __init__(self, view: View, options: Options):
         self.options = options
 
+    @staticmethod
+    def streamed_columns(options: Options) -> int:
+        """Width of the streamed basis that this solver would like to start from; 0 for none."""
+        return 0
+
     def passes_to_start(self, view: View) -> float:
         """Readings of the data before the first look: a snapshot."""
         return 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -16,8 +16,9 @@ from vrpca.linalg import aligned_copy, aligned_zeros, cross, orthonormalise, res
 class Iterate:
     """A snapshot: ``U = A W`` exactly, ``W^T U = diag(theta)``, ``P = Z W``, ``G = R^T R`` with ``R = U - W theta``.
 
-    `outside` is the largest eigenvalue of A on W's complement where a solver knows it; else the probe estimates it.
+    `mu` is the largest eigenvalue of A on W's complement, as far as it is known; `kind` says how well it is known.
     A solver that has no more use for U and P releases them before it makes the next snapshot; W stays, to go back to.
+    Solvers that combine W from vectors multiplied before have no P, and no probe.
     """
 
     W: np.ndarray
@@ -25,8 +26,9 @@ class Iterate:
     P: np.ndarray | None
     theta: np.ndarray
     G: np.ndarray
-    probe: Probe
-    outside: float | None = None
+    mu: float
+    kind: str = "estimated"
+    probe: Probe | None = None
 
     def release(self) -> None:
         """Free U and P."""
@@ -37,11 +39,9 @@ class Iterate:
         return float(self.theta[:k].sum())
 
     def certificate(self, k: int) -> Certificate:
-        """Bound for the k leading vectors, with the complement as the probe saw it."""
-        known = self.outside is not None
-        mu = self.outside if self.outside is not None else self.probe.bound(self.theta)
+        """Bound for the k leading vectors."""
         eps = float(np.finfo(self.W.dtype).eps)
-        return certify(self.theta, self.G, k, self.W.shape[0], mu, "exact" if known else "estimated", eps)
+        return certify(self.theta, self.G, k, self.W.shape[0], self.mu, self.kind, eps)
 
     @property
     def finite(self) -> bool:
@@ -61,15 +61,16 @@ def random_start(view: View, l: int, rng: np.random.Generator, W0: np.ndarray | 
     return W
 
 
-def snapshot(view: View, W: np.ndarray, probe: Probe) -> Iterate:
+def snapshot(view: View, W: np.ndarray, probe: Probe | None) -> Iterate:
     """One exact reading: U = A W, rotated to Ritz vectors, the probe's column multiplied along with it.
 
     Consumes W. P keeps the room of the probe's column at the end of its rows.
     """
+    assert probe is not None  # solvers that make snapshots have one
     l = W.shape[1]
     if not np.isfinite(W).all():
         nothing = np.full(l, np.nan)
-        return Iterate(W, None, None, nothing, np.outer(nothing, nothing), probe)
+        return Iterate(W, None, None, nothing, np.outer(nothing, nothing), np.nan, probe=probe)
     both = aligned_zeros((view.d, l + 1), view.dtype)
     both[:, :l] = W
     both[:, l] = probe.column
@@ -85,9 +86,19 @@ def snapshot(view: View, W: np.ndarray, probe: Probe) -> Iterate:
         rotate(U, Y)
         rotate(P, block_diag(Y, [[1.0]]))
     probe.update(probe_image, W, U, theta)
-    return Iterate(W, U, P[:, :l], theta, residual_gram(W, U, theta), probe)
+    return Iterate(W, U, P[:, :l], theta, residual_gram(W, U, theta), probe.bound(theta), probe=probe)
 
 
 def renewed(view: View, it: Iterate) -> Iterate:
-    """The same iterate with U and P: as it is, or by another reading if they were released."""
-    return it if it.U is not None else snapshot(view, aligned_copy(it.W), it.probe)
+    """The same iterate with U: as it is, or by another reading if it was released."""
+    if it.U is not None:
+        return it
+    return snapshot(view, aligned_copy(it.W), it.probe)
+
+
+def projected(view: View, it: Iterate) -> Iterate:
+    """The same iterate with P: as it is, or by another reading."""
+    if it.P is not None:
+        return it
+    P = aligned_zeros((view.n, it.W.shape[1]), view.dtype)
+    return replace(it, U=view.product(aligned_copy(it.W), P), P=P)

@@ -32,6 +32,8 @@ class Options:
         ``"uniform"`` or ``"norm"``.
     control : str or None
         ``"difference"`` (the paper's) or ``"projection"``; None picks the former for one vector, the latter for blocks.
+    cost : str
+        What to save: ``"time"`` (narrow blocks, little arithmetic) or ``"passes"`` (wide blocks, few readings).
     """
 
     columns: int
@@ -41,6 +43,7 @@ class Options:
     epoch_length: int | None = None
     sampling: str = "uniform"
     control: str | None = None
+    cost: str = "time"
 
     def __post_init__(self) -> None:
         if self.sampling not in ("uniform", "norm"):
