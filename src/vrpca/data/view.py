@@ -24,15 +24,15 @@ LEAST = 1e-12  # a unit below this (or above its inverse) goes into the columns:
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive rows of a view, numbered from `start`, in the form that the kernels take."""
+    """Rows of a view, in the form that the kernels take: a slice of them, or those with the numbers `where`."""
 
-    start: int
-    stop: int
+    where: slice | np.ndarray
+    length: int
     rows: Any
 
     def cut(self, per_row: np.ndarray | None) -> np.ndarray | None:
-        """The part of a per-row array that belongs to this block."""
-        return None if per_row is None else per_row[self.start : self.stop]
+        """The part of a per-row array that belongs to this block: a view of it for a slice, else a copy."""
+        return None if per_row is None else per_row[self.where]
 
 
 @dataclass(frozen=True)
@@ -117,21 +117,16 @@ class View:
             yield self._whole
             return
         for start, X in self.source.blocks(rng):
-            block = Block(start, start + X.shape[0], self._rows(start, X))
+            block = self._block(slice(start, start + X.shape[0]), X)
             if X.shape[0] == self.n:
                 self._whole = block
             yield block
 
-    def _rows(self, start: int, X: Any) -> Any:
-        m, stop = self.map, start + X.shape[0]
-        return kernels.make_rows(
-            X,
-            self.scale,
-            self.shift,
-            None if m.row_scale is None else m.row_scale[start:stop],
-            None if m.row_shift is None else m.row_shift[start:stop],
-            self.unit,
-        )
+    def _block(self, where: slice | np.ndarray, X: Any) -> Block:
+        m = self.map
+        a = None if m.row_scale is None else m.row_scale[where]
+        b = None if m.row_shift is None else m.row_shift[where]
+        return Block(where, X.shape[0], kernels.make_rows(X, self.scale, self.shift, a, b, self.unit))
 
     def product(self, W: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
         """Return ``A W`` by one reading; `P` (n x l), if given, receives ``Z W``."""
@@ -157,29 +152,48 @@ class View:
         return self._norms
 
     def samples(self, m: int, rng: np.random.Generator, sampling: str) -> Iterator[tuple[Block, np.ndarray]]:
-        """Draw m rows, with replacement: yield (block, row numbers within it), blocks in random order.
+        """Draw m rows, with replacement: yield (block, row numbers within it).
 
-        Every block is given its share of the m draws: by rows for ``sampling="uniform"``, by squared norms for
-        ``"norm"``. A source that is one block is sampled exactly as the paper does.
+        Rows are drawn uniformly or, for ``sampling="norm"``, by their squared norms. A source that is one block is
+        sampled exactly as the paper does. One that can gather rows from anywhere comes close to that, whatever the
+        order of its rows; others are sampled block after block, in random order.
         """
         norms = self.row_norms() if sampling == "norm" else None
+        return self._gathered(m, rng, norms) if self._gathers else self._block_after_block(m, rng, norms)
+
+    @property
+    def _gathers(self) -> bool:
+        return getattr(self.source, "gather", None) is not None
+
+    def _gathered(
+        self, m: int, rng: np.random.Generator, norms: np.ndarray | None
+    ) -> Iterator[tuple[Block, np.ndarray]]:
+        source: Any = self.source
+        parts = _dealt(self.n, source.rows, source.run, m, rng) if norms is None else _drawn(norms, source.rows, m, rng)
+        for numbers, order in parts:
+            self.rows_read += len(order)
+            yield self._block(numbers, source.gather(numbers)), order
+
+    def _block_after_block(
+        self, m: int, rng: np.random.Generator, norms: np.ndarray | None
+    ) -> Iterator[tuple[Block, np.ndarray]]:
+        """Give every block its share of the m draws: by rows, or by squared norms."""
         whole = self.n if norms is None else norms.sum()
         done, seen = 0, 0.0
         for block in self.blocks(rng):
             inside = block.cut(norms)
-            seen += block.stop - block.start if inside is None else inside.sum()
+            seen += block.length if inside is None else inside.sum()
             share = round(m * min(seen / whole, 1.0)) - done
             done += share
             cumulative = None if inside is None else np.cumsum(inside)
             for piece in range(0, share, PIECE):
-                count = min(PIECE, share - piece)
-                yield block, _draw(block.stop - block.start, cumulative, count, rng)
+                yield block, _draw(block.length, cumulative, min(PIECE, share - piece), rng)
             # a block that had to be fetched was read whole, and once, however many of its rows were drawn
-            self.rows_read += share if self._whole is not None else block.stop - block.start
+            self.rows_read += share if self._whole is not None else block.length
 
     def passes_of_samples(self, m: int) -> float:
         """Readings of the data that m draws take."""
-        return m / self.n if self._whole is not None else 1.0
+        return m / self.n if self._whole is not None or self._gathers else 1.0
 
     def importance(self, sampling: str) -> np.ndarray | None:
         """Return the weight of each row's step, ``mean |z|^2 / |z_i|^2``, or None where all weights are 1."""
@@ -210,6 +224,30 @@ class View:
             Z *= m.row_scale[rows, None]
         Z *= self.unit
         return Z
+
+
+def _dealt(n: int, rows: int, run: int, m: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield (row numbers, draws from them), m draws in all: runs of rows are dealt out at random, `rows` at a time.
+
+    Each row is fetched once per n draws: dealing comes close to drawing from all rows at a fraction of the price.
+    """
+    run = max(1, min(run, rows // 8))  # a hand of several runs at least
+    while m > 0:
+        starts = rng.permutation(np.arange(0, n, run))
+        while m > 0 and len(starts):
+            hand, starts = np.split(starts, [min(rows // run, -(-m // run))])
+            numbers = (np.sort(hand)[:, None] + np.arange(run)).ravel()
+            numbers = numbers[numbers < n]
+            order = rng.integers(len(numbers), size=min(m, len(numbers)))
+            yield numbers, order
+            m -= len(order)
+
+
+def _drawn(norms: np.ndarray, rows: int, m: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield (row numbers, draws from them): rows drawn by their squared norms, `rows` at a time."""
+    cumulative = np.cumsum(norms)
+    for at in range(0, m, rows):
+        yield np.unique(_draw(len(norms), cumulative, min(rows, m - at), rng), return_inverse=True)
 
 
 def _draw(n: int, cumulative: np.ndarray | None, count: int, rng: np.random.Generator) -> np.ndarray:
