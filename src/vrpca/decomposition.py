@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from vrpca.certificate import Certificate
+from vrpca.data.compact import compacted, put_back
 from vrpca.data.moments import Moments, column_moments
 from vrpca.data.source import Source, as_source
 from vrpca.data.view import View, column_scale, make_view
@@ -242,16 +243,21 @@ def _decompose(
     threads = n_threads(options["n_threads"])
     moments = column_moments(source, weights, threads)
     _check_variation(moments, center, weights, source.shape)
+    start = _checked_start(start, source)
 
-    name, reason = _chosen_solver(options, source.shape, k, fraction)
-    transpose = prefer_transpose(source, name)
-    make = partial(make_view, source, moments, center=center, scale=scale, weights=weights, n_threads=threads)
+    least = 1 if fraction else int(k)
+    width = least + oversample_for(options["oversample"], least, options["solver"])
+    smaller, its_moments, kept = compacted(source, moments, least, width)
+    name, reason = _chosen_solver(options, smaller.shape, k, fraction)
+    transpose = prefer_transpose(smaller, name)
+    make = partial(make_view, smaller, its_moments, center=center, scale=scale, weights=weights, n_threads=threads)
     view = make(transpose=transpose)
     solve = _Solve(view, name, options, moments.readings * view.n, projections=compute_u or transpose or everything)
     if fraction:
         outcome, k = solve.fraction(float(k))
     else:
         upright = make(transpose=False) if transpose and start is not None else view
+        start = start if start is None or kept is None else start[:, kept]
         outcome = solve(int(k), _oriented(start, view, upright))
     _warn(outcome, options["tol"], k, asked)
     weight = 1.0 if weights is None else float(weights.mean())
@@ -262,7 +268,7 @@ def _decompose(
     return Decomposition(
         U,
         s * s.dtype.type(np.sqrt(weight)),
-        Vt,
+        put_back(Vt, kept, source.shape[1]),
         mean=moments.mean / moments.factor if center else None,
         scale=column_scale(moments) if scale else None,
         total_variance=weight * view.frobenius**2,
@@ -455,13 +461,20 @@ def _signs(V: np.ndarray) -> np.ndarray:
     return np.where(largest < 0, -1, 1).astype(V.dtype)
 
 
+def _checked_start(start: Any, source: Source) -> np.ndarray | None:
+    """The guess of right singular vectors, as rows of the data's type, or an error."""
+    if start is None:
+        return None
+    start, d = np.atleast_2d(np.asarray(start, dtype=source.dtype)), source.shape[1]
+    if start.shape[1] != d or not np.isfinite(start).all():
+        raise OptionError(f"start must hold finite rows of length {d}, got shape {start.shape}.")
+    return start
+
+
 def _oriented(start: np.ndarray | None, view: View, upright: View) -> np.ndarray | None:
     """A guess of right singular vectors as columns for the view: as they are, or multiplied by Z on the other side."""
     if start is None:
         return None
-    start = np.atleast_2d(np.asarray(start, dtype=view.dtype))
-    if start.shape[1] != upright.d or not np.isfinite(start).all():
-        raise OptionError(f"start must hold finite rows of length {upright.d}, got shape {start.shape}.")
     if view is upright:
         return start.T
     P = np.zeros((upright.n, len(start)), view.dtype)

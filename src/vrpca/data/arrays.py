@@ -152,6 +152,21 @@ class CsrSource(Pieces):
         parts = (X.data[lo:hi].astype(self.dtype), X.indices[lo:hi], X.indptr[piece.start : piece.stop + 1] - lo)
         return sp.csr_array(parts, shape=(piece.stop - piece.start, X.shape[1]))
 
+    @property
+    def compacted_bytes(self) -> int:
+        """The columns of all entries are numbered anew."""
+        return self.X.indices.nbytes
+
+    def compacted(self) -> tuple[Source, np.ndarray]:
+        """The matrix without its empty columns, and the numbers of the others."""
+        X = self.X
+        used = np.zeros(X.shape[1], bool)
+        used[X.indices] = True
+        number = np.cumsum(used, dtype=X.indices.dtype)
+        number -= 1
+        kept = np.flatnonzero(used)
+        return CsrSource(sp.csr_array((X.data, number[X.indices], X.indptr), shape=(X.shape[0], len(kept)))), kept
+
     def transposed(self) -> Source:
         """The transposed matrix, which is CSC."""
         return CscSource(self.X.T)
@@ -169,6 +184,18 @@ class CscSource(Pieces):
 
     def _piece(self, piece: Numbers) -> Any:
         return self.X[piece].tocsr().astype(self.dtype, copy=False)
+
+    @property
+    def compacted_bytes(self) -> int:
+        """The entries stay as they are; the list of columns gets shorter."""
+        return self.X.indptr.nbytes
+
+    def compacted(self) -> tuple[Source, np.ndarray]:
+        """The matrix without its empty columns, and the numbers of the others."""
+        X = self.X
+        kept = np.flatnonzero(np.diff(X.indptr))
+        indptr = np.append(X.indptr[kept], X.indptr[-1])
+        return CscSource(sp.csc_array((X.data, X.indices, indptr), shape=(X.shape[0], len(kept)))), kept
 
     def transposed(self) -> Source:
         """The transposed matrix, which is CSR."""

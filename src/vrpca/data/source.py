@@ -31,6 +31,10 @@ class Source(Protocol):
         How many rows to gather at a time.
     run : int, with gather
         How many consecutive rows cost about as much as one: 1 if there is nothing to gain.
+    compacted : callable, optional
+        ``compacted()`` gives the source without the columns that hold no entry, and the numbers of the others.
+    compacted_bytes : int, with compacted
+        The memory that this takes.
     """
 
     shape: tuple[int, int]
