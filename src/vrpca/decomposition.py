@@ -269,7 +269,7 @@ def _decompose(
         U,
         s * s.dtype.type(np.sqrt(weight)),
         put_back(Vt, kept, source.shape[1]),
-        mean=moments.mean / moments.factor if center else None,
+        mean=moments.center if center else None,
         scale=column_scale(moments) if scale else None,
         total_variance=weight * view.frobenius**2,
         n_samples=weight * source.shape[0],

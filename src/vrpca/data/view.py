@@ -270,7 +270,7 @@ def make_view(
     """Return the view of a source that centres, scales and weights it; of its transpose with ``transpose=True``."""
     n = source.shape[0]
     row_weight = None if weights is None else np.sqrt(weights * (n / weights.sum()))
-    mean = moments.mean / moments.factor if center else None
+    mean = moments.center if center else None
     square = moments.variance if center else moments.second
     inverse = None
     frobenius = np.sqrt(n * square.sum()) / moments.factor
