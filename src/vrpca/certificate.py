@@ -128,7 +128,8 @@ class Probe:
         self.looks += 1
         self.pairs[5] = image
         S = self.pairs[:3]
-        G, C, D = (np.asarray(S @ M, float) for M in (self.pairs.T, W, U))  # S' = S - C W^T, A S' = A S - C U^T
+        G = np.array([[float(s @ b) for b in self.pairs] for s in S])
+        C, D = (S @ W).astype(float), (S @ U).astype(float)  # S' = S - C W^T, A S' = A S - C U^T
         M = G[:, :3] - C @ C.T
         H = G[:, 3:] - C @ D.T - D @ C.T + (C * theta) @ C.T
         T, values = _leading_pairs(M, H, float(np.finfo(W.dtype).eps))
