@@ -253,12 +253,12 @@ def _decompose(
     make = partial(make_view, smaller, its_moments, center=center, scale=scale, weights=weights, n_threads=threads)
     view = make(transpose=transpose)
     solve = _Solve(view, name, options, moments.readings * view.n, projections=compute_u or transpose or everything)
+    upright = make(transpose=False) if transpose and start is not None else view
+    W0 = _oriented(start if start is None or kept is None else start[:, kept], view, upright)
     if fraction:
-        outcome, k = solve.fraction(float(k))
+        outcome, k = solve.fraction(float(k), W0)
     else:
-        upright = make(transpose=False) if transpose and start is not None else view
-        start = start if start is None or kept is None else start[:, kept]
-        outcome = solve(int(k), _oriented(start, view, upright))
+        outcome = solve(int(k), W0)
     _warn(outcome, options["tol"], k, asked)
     weight = 1.0 if weights is None else float(weights.mean())
     if everything and outcome.iterate.P is not None:
@@ -320,10 +320,11 @@ class _Solve:
         assert best is not None
         return replace(best, rows_read=self._rows_read())
 
-    def fraction(self, fraction: float) -> tuple[Outcome, int]:
+    def fraction(self, fraction: float, W0: np.ndarray | None = None) -> tuple[Outcome, int]:
         """Let k grow until the answer's Ritz values, which are lower bounds, explain the fraction."""
         side = min(self.view.n, self.view.d)
-        k, W0 = side if self.name == "gram" else min(FIRST_GUESS, side), None
+        guess = FIRST_GUESS if W0 is None else max(FIRST_GUESS, W0.shape[1])
+        k = side if self.name == "gram" else min(guess, side)
         while True:
             self.hopeless = None if k == side else lambda record: _falls_short(record, fraction)
             outcome = self(k, W0)
