@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -42,6 +43,17 @@ def vrpca_command(capsys):
         return code, *capsys.readouterr()
 
     return run
+
+
+def test_a_warning_is_shown_once(vrpca_command, tmp_path, data, X, monkeypatch):
+    """Scores are computed a few rows at a time; that the file has no column names is said once, not for each piece."""
+    monkeypatch.setattr(cli, "ROWS", 50)
+    names = [f"c{j}" for j in range(X.shape[1])]
+    vrpca.save(vrpca.PCA(2, random_state=0).fit(pd.DataFrame(X, columns=names)), tmp_path / "named.npz")
+    for _ in range(2):  # and again by the next command
+        code, _, err = vrpca_command("transform", tmp_path / "named.npz", data, "--out", tmp_path / "scores.npy")
+        assert code == 0
+        assert "feature names" in err and err.count("warning:") == 1
 
 
 def digest(path):

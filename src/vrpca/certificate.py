@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+PIECE = 4096  # entries of the probe's vectors that are replaced at a time
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -104,60 +106,61 @@ class Probe:
 
     A locally optimal conjugate gradient iteration (Knyazev 2001) on one vector from a random start: the span S of the
     current vector, the last direction and the residual is searched, and only the residual needs a product with A.
-    Vectors are rows here, S above A S. W is taken out of them by way of small matrices, in the precision of the data:
-    an estimate needs no more.
+    Vectors are rows here, S above A S, replaced in place; those that are not there yet are zero. W is taken out of them
+    by way of small matrices, in the precision of the data: an estimate needs no more.
     """
 
     def __init__(self, d: int, dtype: np.dtype, rng: np.random.Generator):
-        self.column = rng.standard_normal(d, dtype=dtype)
-        self.column /= np.linalg.norm(self.column)
-        self.known = np.zeros((0, d), dtype)  # vector and direction, then their images
+        self.pairs = np.zeros((6, d), dtype)  # vector, direction, residual; their images
+        rng.standard_normal(out=self.column, dtype=dtype)
+        self.column[:] /= np.linalg.norm(self.column)
         self.value = 0.0
         self.residual = np.inf
         self.looks = 0
 
+    @property
+    def column(self) -> np.ndarray:
+        """What is to be multiplied by A next."""
+        return self.pairs[2]
+
     def update(self, image: np.ndarray, W: np.ndarray, U: np.ndarray, theta: np.ndarray) -> None:
         """Take in ``image = A column`` and the current W, U = A W; choose the next column."""
         self.looks += 1
-        half = len(self.known) // 2
-        B = np.vstack([self.known[:half], self.column, self.known[half:], image])
-        S = B[: half + 1]
-        C, D = (S @ W).astype(np.float64), (S @ U).astype(np.float64)  # S' = S - C W^T, A S' = A S - C U^T
-        G = np.array([[float(s @ b) for b in B] for s in S])
-        M = G[:, : half + 1] - C @ C.T
-        H = G[:, half + 1 :] - C @ D.T - D @ C.T + (C * theta) @ C.T
-        T, values = _leading_pairs(M, H, float(np.finfo(B.dtype).eps))
+        self.pairs[5] = image
+        S = self.pairs[:3]
+        G = np.array([[float(s @ b) for b in self.pairs] for s in S])
+        C, D = (S @ W).astype(float), (S @ U).astype(float)  # S' = S - C W^T, A S' = A S - C U^T
+        M = G[:, :3] - C @ C.T
+        H = G[:, 3:] - C @ D.T - D @ C.T + (C * theta) @ C.T
+        T, values = _leading_pairs(M, H, float(np.finfo(W.dtype).eps))
         if T is None:  # nothing is left outside W
             self.value = self.residual = 0.0
-            self.known = B[:0]
+            self.pairs[[0, 1, 3, 4]] = 0
             return
         self.value = float(values[0])
-        self._combine(B, C, D, W, U, theta, _kept(T[:, 0], M))
+        self._combine(C, D, W, U, theta, _kept(T[:, 0], M))
 
     def _combine(
-        self,
-        B: np.ndarray,
-        C: np.ndarray,
-        D: np.ndarray,
-        W: np.ndarray,
-        U: np.ndarray,
-        theta: np.ndarray,
-        Y: np.ndarray,
+        self, C: np.ndarray, D: np.ndarray, W: np.ndarray, U: np.ndarray, theta: np.ndarray, Y: np.ndarray
     ) -> None:
-        """New vectors ``Y S'``, their images, and the residual of the first one, in one sweep over B, W and U."""
-        zero, rho = np.zeros_like(Y), self.value
-        inside = Y[0] @ D - (Y[0] @ C) * theta  # the image's part in W's span
-        of_B = np.vstack([np.hstack([Y, zero]), np.hstack([zero, Y]), np.append(-rho * Y[0], Y[0])])
-        of_W = np.vstack([-Y @ C, 0 * Y @ C, rho * (Y[0] @ C) - inside])
-        of_U = np.vstack([0 * Y @ C, -Y @ C, -Y[0] @ C])
-        dtype = B.dtype
-        new = of_B.astype(dtype) @ B
-        new += _times_tall(of_W.astype(dtype), W)
-        new += _times_tall(of_U.astype(dtype), U)
-        self.known, r = new[:-1], new[-1]
-        self.residual = float(np.linalg.norm(r))
+        """New vectors ``Y S'``, their images, and the residual of the first one: piece by piece, within the cache."""
+        y, c = Y[0], Y[0] @ C
+        of_pairs, of_W, of_U = np.zeros((5, 6)), np.zeros((5, len(theta))), np.zeros((5, len(theta)))
+        of_pairs[:2, :3] = of_pairs[3:, 3:] = Y
+        of_W[:2] = of_U[3:] = -Y @ C
+        of_pairs[2] = np.append(-self.value * y, y)
+        of_W[2] = self.value * c - (y @ D - c * theta)  # the image's part in W's span goes, too
+        of_U[2] = -c
+        of_pairs, of_W, of_U = (M.astype(W.dtype) for M in (of_pairs, of_W, of_U))
+        for j in range(0, len(W), PIECE):
+            piece = self.pairs[:, j : j + PIECE]
+            new = of_pairs @ piece
+            new += _times_tall(of_W, W[j : j + PIECE])
+            new += _times_tall(of_U, U[j : j + PIECE])
+            piece[:5] = new
+        self.residual = float(np.linalg.norm(self.column))
         if self.residual > 0:
-            self.column = r / dtype.type(self.residual)
+            self.column[:] /= self.column.dtype.type(self.residual)
 
     def bound(self, theta: np.ndarray) -> float:
         """Estimate of lambda_max outside W."""
@@ -201,4 +204,4 @@ def _kept(y: np.ndarray, M: np.ndarray) -> np.ndarray:
     """Coefficients of the new vector and, at length 1, of the direction it was reached by (all but the old vector)."""
     step = np.append(0.0, y[1:])
     square = step @ M @ step
-    return np.vstack([y, step / np.sqrt(square)]) if square > 0 else y[None, :]
+    return np.vstack([y, step / np.sqrt(square) if square > 0 else step])

@@ -147,7 +147,7 @@ def _components(model: Any, source: Source) -> np.ndarray:
 
 def _mean_deviation(model: Any, moments: Moments) -> float:
     mean = getattr(model, "mean_", None)
-    return 0.0 if mean is None else float(np.abs(mean - moments.mean / moments.factor).max())
+    return 0.0 if mean is None else float(np.abs(mean - moments.center).max())
 
 
 class _Search:

@@ -197,10 +197,13 @@ def _check_outputs(out: Path | None, plot: Path | None) -> None:
 
 @contextmanager
 def _warnings_on_stderr(quiet: bool) -> Iterator[None]:
-    """Show the warnings that are meant for users, one line each; none with --quiet."""
+    """Show the warnings that are meant for users, one line each, and once; none with --quiet."""
+    shown = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        _complain(f"warning: {message}", DONE)
+        if str(message) not in shown:
+            shown.add(str(message))
+            _complain(f"warning: {message}", DONE)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

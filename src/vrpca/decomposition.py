@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from vrpca.certificate import Certificate
+from vrpca.data.compact import compacted, put_back
 from vrpca.data.gram import GramSum
 from vrpca.data.moments import Moments, column_moments
 from vrpca.data.source import Source, as_source
@@ -246,27 +247,30 @@ def _decompose(
     threads = n_threads(options["n_threads"])
     if options["cost"] == "auto":
         options["cost"] = "passes" if getattr(source, "on_disk", False) else "time"
-    name, reason = _chosen_solver(options, source.shape, k, fraction)
-    transpose = prefer_transpose(source, name)
+    start = _checked_start(start, source)
     rng = as_generator(options["random_state"])
-    gram = GramSum(source.shape[1], center) if name == "gram" and not transpose else None
-    witness = None
-    if not (fraction or transpose or scale) and start is None:
-        witness = _witness(name, options, int(k), source.shape[1], center, rng)
-    with blas_threads(threads if gram is not None else 1):
-        moments = column_moments(source, weights, threads, gram or witness)
+
+    first = _plan(options, source, k, fraction)
+    witness = _witness(first, options, source, center, scale, start is not None or fraction, rng)
+    with blas_threads(threads if first.name == "gram" else 1):
+        moments = column_moments(source, weights, threads, witness)
     _check_variation(moments, center, weights, source.shape)
-    make = partial(make_view, source, moments, center=center, scale=scale, weights=weights, n_threads=threads)
+
+    smaller, its_moments, kept = compacted(source, moments, first.k, first.columns)
+    plan = _plan(options, smaller, k, fraction)
+    name, reason, transpose = plan.name, plan.reason, plan.transpose
+    make = partial(make_view, smaller, its_moments, center=center, scale=scale, weights=weights, n_threads=threads)
     view = make(transpose=transpose)
-    view.A = gram.matrix(moments, view.map.col_scale) if gram is not None else None
+    upright = make(transpose=False) if transpose and start is not None else view
+    W0 = _oriented(start if start is None or kept is None else start[:, kept], view, upright)
+    if (name, transpose) == (first.name, first.transpose):
+        W0 = _use(witness, view, moments, kept, W0)
     projections = compute_u or transpose or everything
     solve = _Solve(view, name, options, rng, moments.readings * view.n, projections)
     if fraction:
-        outcome, k = solve.fraction(float(k))
+        outcome, k = solve.fraction(float(k), W0)
     else:
-        upright = make(transpose=False) if transpose and start is not None else view
-        streamed = witness.stream.basis() if witness is not None else None
-        outcome = solve(int(k), _oriented(start, view, upright) if streamed is None else streamed)
+        outcome = solve(int(k), W0)
     _warn(outcome, options["tol"], k, asked)
     weight = 1.0 if weights is None else float(weights.mean())
     if everything and outcome.iterate.P is not None:
@@ -276,8 +280,8 @@ def _decompose(
     return Decomposition(
         U,
         s * s.dtype.type(np.sqrt(weight)),
-        Vt,
-        mean=moments.mean / moments.factor if center else None,
+        put_back(Vt, kept, source.shape[1]),
+        mean=moments.center if center else None,
         scale=column_scale(moments) if scale else None,
         total_variance=weight * view.frobenius**2,
         n_samples=weight * source.shape[0],
@@ -289,6 +293,24 @@ def _decompose(
         certificate=outcome.certificate,
         history=outcome.history,
     )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is going to be done: which solver, why, with which width of the block, on which side of X."""
+
+    name: str
+    reason: str
+    k: int
+    columns: int
+    transpose: bool
+
+
+def _plan(options: SolveOptions, source: Source, k: int | float, fraction: bool) -> _Plan:
+    name, reason = _chosen_solver(options, source.shape, k, fraction)
+    least = 1 if fraction else int(k)
+    columns = min(least + oversample_for(options, least, name), source.shape[1])
+    return _Plan(name, reason, least, columns, prefer_transpose(source, name))
 
 
 def _chosen_solver(options: SolveOptions, shape: tuple[int, int], k: int | float, fraction: bool) -> tuple[str, str]:
@@ -304,12 +326,39 @@ def _chosen_solver(options: SolveOptions, shape: tuple[int, int], k: int | float
 
 
 def _witness(
-    name: str, options: SolveOptions, k: int, d: int, center: bool, rng: np.random.Generator
-) -> StreamWitness | None:
-    """What watches the first look at the data, for a solver that would like to start from a streamed basis."""
-    columns = min(k + oversample_for(options, k, name), d)
-    streamed = min(SOLVERS[name].streamed_columns(_solver_options(options, columns)), d)
-    return StreamWitness(Stream(streamed), center, rng) if streamed else None
+    plan: _Plan,
+    options: SolveOptions,
+    source: Source,
+    center: bool,
+    scale: bool,
+    started: bool,
+    rng: np.random.Generator,
+) -> GramSum | StreamWitness | None:
+    """What watches the first look at the data, so that a solver need not read them again."""
+    if plan.transpose:
+        return None
+    if plan.name == "gram":
+        return GramSum(source.shape[1], center)
+    streamed = SOLVERS[plan.name].streamed_columns(_solver_options(options, plan.columns))
+    if not streamed or started or scale:
+        return None
+    return StreamWitness(Stream(min(streamed, source.shape[1])), center, rng)
+
+
+def _use(
+    witness: GramSum | StreamWitness | None,
+    view: View,
+    moments: Moments,
+    kept: np.ndarray | None,
+    W0: np.ndarray | None,
+) -> np.ndarray | None:
+    """Hand what the witness saw to the view, or to the solver as a start."""
+    if isinstance(witness, GramSum):
+        view.A = witness.matrix(moments, view.map.col_scale, kept)
+    elif witness is not None:
+        basis = witness.stream.basis()
+        return basis if basis is None or kept is None else basis[kept]
+    return W0
 
 
 class _Solve:
@@ -344,10 +393,11 @@ class _Solve:
         assert best is not None
         return replace(best, rows_read=self._rows_read())
 
-    def fraction(self, fraction: float) -> tuple[Outcome, int]:
+    def fraction(self, fraction: float, W0: np.ndarray | None = None) -> tuple[Outcome, int]:
         """Let k grow until the answer's Ritz values, which are lower bounds, explain the fraction."""
         side = min(self.view.n, self.view.d)
-        k, W0 = side if self.name == "gram" else min(FIRST_GUESS, side), None
+        guess = FIRST_GUESS if W0 is None else max(FIRST_GUESS, W0.shape[1])
+        k = side if self.name == "gram" else min(guess, side)
         while True:
             self.hopeless = None if k == side else lambda record: _falls_short(record, fraction)
             outcome = self(k, W0)
@@ -499,13 +549,20 @@ def _signs(V: np.ndarray) -> np.ndarray:
     return np.where(largest < 0, -1, 1).astype(V.dtype)
 
 
+def _checked_start(start: Any, source: Source) -> np.ndarray | None:
+    """The guess of right singular vectors, as rows of the data's type, or an error."""
+    if start is None:
+        return None
+    start, d = np.atleast_2d(np.asarray(start, dtype=source.dtype)), source.shape[1]
+    if start.shape[1] != d or not np.isfinite(start).all():
+        raise OptionError(f"start must hold finite rows of length {d}, got shape {start.shape}.")
+    return start
+
+
 def _oriented(start: np.ndarray | None, view: View, upright: View) -> np.ndarray | None:
     """A guess of right singular vectors as columns for the view: as they are, or multiplied by Z on the other side."""
     if start is None:
         return None
-    start = np.atleast_2d(np.asarray(start, dtype=view.dtype))
-    if start.shape[1] != upright.d or not np.isfinite(start).all():
-        raise OptionError(f"start must hold finite rows of length {upright.d}, got shape {start.shape}.")
     if view is upright:
         return start.T
     P = np.zeros((upright.n, len(start)), view.dtype)

@@ -3,10 +3,13 @@
 from itertools import product
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 
 from helpers import eps, random_orthonormal, sparse_matrix
+from vrpca import kernels
 from vrpca.data import View, as_source
 from vrpca.data.arrays import walk
 from vrpca.data.moments import column_moments
@@ -15,6 +18,7 @@ from vrpca.data.view import PIECE, RowMap, column_scale, make_view
 pytestmark = pytest.mark.reference
 
 KINDS = ("C", "F", "csr", "csc", "float32", "csr float32", "int8", "blocks", "csr blocks")
+GATHERED = ("F", "int8", "csc", "csr int8", "pandas", "polars")
 OPTIONS = list(product((False, True), repeat=4))  # center, scale, weighted, transpose
 
 
@@ -34,8 +38,8 @@ class Blocks:
 
 
 def source_of(X, kind):
-    if kind == "int8":
-        return as_source(X.astype(np.int8))
+    if "int8" in kind:
+        X = X.astype(np.int8)
     if "float32" in kind:
         X = X.astype(np.float32)
     if "csr" in kind:
@@ -44,6 +48,10 @@ def source_of(X, kind):
         X = sp.csc_array(X)
     if kind == "F":
         X = np.asfortranarray(X)
+    if kind == "pandas":
+        X = pd.DataFrame(X)
+    if kind == "polars":
+        X = pl.DataFrame(X)
     return Blocks(X, 7) if "blocks" in kind else as_source(X)
 
 
@@ -74,6 +82,12 @@ def setup(kind, center, scale, weighted, transpose, rng, n=30, d=6, n_threads=2)
     view = make_view(source, column_moments(source, weights, 1), n_threads=n_threads, **options)
     Z, size = explicit(X, **options)
     return view, Z, size
+
+
+def drawn_rows(view, m, rng, sampling):
+    """The numbers of the rows that are drawn, in order."""
+    rows = np.arange(view.n)
+    return np.concatenate([block.cut(rows)[order] for block, order in view.samples(m, rng, sampling)])
 
 
 def tolerance(view):
@@ -127,7 +141,7 @@ def test_importance_weights_are_unbiased(center, scale, weighted, transpose, sam
 
 
 @pytest.mark.parametrize("sampling", ["uniform", "norm"])
-@pytest.mark.parametrize("kind", ["C", "csr", "csc", "blocks", "csr blocks"])
+@pytest.mark.parametrize("kind", ["C", "csr", "blocks", "csr blocks"])
 @pytest.mark.parametrize("m", [1, 2, 29, 30, 1000])
 def test_every_block_gets_its_share_of_the_draws(kind, sampling, m, rng):
     view, _, _ = setup(kind, True, False, False, False, rng)
@@ -135,16 +149,19 @@ def test_every_block_gets_its_share_of_the_draws(kind, sampling, m, rng):
     counts, expected = {}, {}
     for block, order in view.samples(m, rng, sampling):
         assert order.dtype == np.int64
-        assert ((order >= 0) & (order < block.stop - block.start)).all()
-        counts[block.start] = counts.get(block.start, 0) + len(order)
-        expected[block.start] = share[block.start : block.stop].sum()
+        assert ((order >= 0) & (order < block.length)).all()
+        start = block.where.start
+        counts[start] = counts.get(start, 0) + len(order)
+        expected[start] = block.cut(share).sum()
     assert sum(counts.values()) == m
     assert all(abs(counts[start] - expected[start]) <= 1 for start in counts)
 
 
 def test_blocks_are_drawn_from_in_random_order(rng):
     view = View(Blocks(rng.standard_normal((70, 3)), 7), RowMap(), 1.0, 1)
-    orders = [[b.start for b, _ in view.samples(70, np.random.default_rng(seed), "uniform")] for seed in (0, 0, 1)]
+    orders = [
+        [b.where.start for b, _ in view.samples(70, np.random.default_rng(seed), "uniform")] for seed in (0, 0, 1)
+    ]
     assert orders[0] == orders[1] != orders[2]
     assert sorted(orders[0]) == list(range(0, 70, 7)) != orders[0]
 
@@ -162,21 +179,66 @@ def test_rows_of_norm_zero_are_never_drawn(rng):
     source = Blocks(X, 10)
     moments = column_moments(source, None, 1)
     view = make_view(source, moments, center=False, scale=False, weights=None, transpose=False, n_threads=1)
-    drawn = np.concatenate([b.start + order for b, order in view.samples(5000, rng, "norm")])
-    assert set(drawn) == set(range(1, 39, 2))
+    assert set(drawn_rows(view, 5000, rng, "norm")) == set(range(1, 39, 2))
     assert (view.importance("norm")[::2] == 0).all()
 
 
-def test_draws_repeat_with_their_seed(rng):
-    view, _, _ = setup("blocks", True, False, False, False, rng)
+@pytest.mark.parametrize("kind", ["blocks", *GATHERED])
+def test_draws_repeat_with_their_seed(kind, rng):
+    view, _, _ = setup(kind, True, False, False, False, rng)
     for sampling in ("uniform", "norm"):
-        first, second = (
-            [(b.start, o.tolist()) for b, o in view.samples(50, np.random.default_rng(3), sampling)] for _ in range(2)
-        )
-        assert first == second
+        first, second, other = (drawn_rows(view, 50, np.random.default_rng(seed), sampling) for seed in (3, 3, 4))
+        assert first.tolist() == second.tolist() != other.tolist()
 
 
-@pytest.mark.parametrize("kind", ["C", "csr blocks", "csc"])
+@pytest.mark.parametrize("sampling", ["uniform", "norm"])
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("kind", GATHERED)
+def test_gathered_rows_are_those_of_z(kind, transpose, sampling, monkeypatch, rng):
+    """The kernels are given the rows with the numbers that `cut` selects from any per-row array."""
+    monkeypatch.setattr("vrpca.data.arrays.BLOCK_BYTES", 6 * 8 * 10)
+    view, Z, _ = setup(kind, True, True, True, transpose, rng, n=40, d=6)
+    numbers = np.arange(float(view.n))
+    for block, order in view.samples(view.n, rng, sampling):
+        W = np.ascontiguousarray(np.eye(view.d), dtype=view.dtype)
+        P = np.empty((block.length, view.d), view.dtype)
+        kernels.product(block.rows, W, np.zeros_like(W), P, 1)
+        np.testing.assert_allclose(P, Z[block.cut(numbers).astype(int)], rtol=0, atol=tolerance(view) * np.sqrt(view.n))
+        assert ((order >= 0) & (order < block.length)).all()
+
+
+@pytest.mark.parametrize("kind", GATHERED)
+def test_draws_are_as_likely_as_they_should_be(kind, monkeypatch, rng):
+    """Counts of 40000 draws against their expectation; runs of rows and a last run cut short must not show."""
+    monkeypatch.setattr("vrpca.data.arrays.BLOCK_BYTES", 6 * 8 * 10)
+    view, _, _ = setup(kind, True, False, False, False, rng)
+    norms = view.row_norms()
+    for sampling, share in (("uniform", np.full(30, 1 / 30)), ("norm", norms / norms.sum())):
+        for m in (40000, 7):  # long epochs, and short ones that see a part of the rows
+            times = 40000 // m
+            counts = sum(np.bincount(drawn_rows(view, m, rng, sampling), minlength=30) for _ in range(times))
+            assert counts.sum() == m * times
+            assert (np.abs(counts - share * m * times) <= 6 * np.sqrt(m * times * share) + 1e-9).all()
+
+
+@pytest.mark.parametrize("kind", GATHERED)
+def test_gathered_blocks_are_mixed(kind, monkeypatch, rng):
+    """Rows from everywhere meet in each block, so that sorted data do no harm."""
+    monkeypatch.setattr("vrpca.data.arrays.BLOCK_BYTES", 6 * 8 * 160)
+    view, _, _ = setup(kind, True, False, False, False, rng, n=1600)
+    for sampling in ("uniform", "norm"):
+        blocks = [block.cut(np.arange(1600)) for block, _ in view.samples(1600, rng, sampling)]
+        assert len(blocks) > 1
+        assert all(rows[0] < 400 and rows[-1] > 1200 for rows in blocks if len(rows) > 50)
+
+
+def test_mapped_files_that_must_be_converted_are_read_in_order(tmp_path, rng):
+    np.save(tmp_path / "X.npy", np.asfortranarray(rng.standard_normal((30, 6))))
+    view = View(as_source(tmp_path / "X.npy"), RowMap(), 1.0, 1)
+    assert all(isinstance(block.where, slice) for block, _ in view.samples(30, rng, "uniform"))
+
+
+@pytest.mark.parametrize("kind", ["C", "csr blocks", "csc", "F"])
 def test_every_reading_is_counted(kind, rng):
     view, Z, _ = setup(kind, True, True, False, False, rng)
     n = len(Z)
@@ -192,8 +254,9 @@ def test_every_reading_is_counted(kind, rng):
     for sampling, m in (("uniform", 17), ("norm", 10), ("uniform", 4 * n)):
         before = view.rows_read
         assert sum(len(order) for _, order in view.samples(m, rng, sampling)) == m
-        # rows of data that are one block are read one by one; a block that had to be fetched was read whole, and once
-        assert view.rows_read - before == (m if kind == "C" else n)
+        # rows of data in memory are read one by one; a block that had to be fetched was read whole, and once
+        assert view.rows_read - before == (n if kind == "csr blocks" else m)
+        assert view.passes_of_samples(m) == (view.rows_read - before) / n
     assert view.passes == view.rows_read / n
 
 

@@ -213,7 +213,7 @@ for rows in (dense, sparse):
     native.vr_vector(rows, w, w.copy(), w.copy(), np.zeros(0), None, None, order, 0.1, None)
     assert np.allclose(w, [0.6, 0.8, 0, 0], rtol=0, atol=1e-15), w
     W = np.eye(4)[:, :2].copy()
-    native.vr_block(rows, W, W.copy(), W.copy(), np.zeros((0, 2)), np.ones(2), order, 0.1, None)
+    native.vr_block(rows, W, W.copy(), native.vr_panel(rows, W), np.zeros((0, 2)), np.ones(2), order, 0.1, None)
     native.vr_gram_schmidt(rows, W, W.copy(), np.zeros((0, 2)), order, 0.1, None)
     native.oja_block(rows, W, order, np.zeros(0), None)
     assert np.array_equal(W, np.eye(4)[:, :2]), W
@@ -229,14 +229,20 @@ def test_an_epoch_over_a_block_of_no_rows_changes_nothing():
 # ----------------------------------------------------------------------------------------------------- vr_block
 
 
+def vr_block(implementation, case, W, W0, U, *rest):
+    """An epoch with a panel of its own."""
+    rows = case.rows(implementation)
+    implementation.vr_block(rows, W, W0, implementation.vr_panel(rows, U), *rest)
+
+
 def check_block(case, rng, width, m, eta, rho=None, moved=False):
     W0, U, P, theta = snapshot(case, width, rng)
     W = np.linalg.qr(W0 + 0.3 * rng.standard_normal(W0.shape))[0] if moved else W0
     W, W0, U, P = to(case.dtype, W, W0, U, P)
     order, twin = draw_order(rng, case.shape[0], m), W.astype(float)
     given_ = [W0.copy(), U.copy(), P.copy(), theta.copy(), order.copy()]
-    reference.vr_block(case.rows(reference), twin, W0, U, P, theta, order, eta, rho)
-    native.vr_block(case.rows(native), W, W0, U, P, theta, order, eta, rho)
+    vr_block(reference, case, twin, W0, U, P, theta, order, eta, rho)
+    vr_block(native, case, W, W0, U, P, theta, order, eta, rho)
     tol = tolerance(case, m, growth_of(case, order, eta, rho, max(theta[0], 0)))
     assert_close(W, twin, tol)
     s = np.linalg.svd(twin, compute_uv=False)
@@ -275,15 +281,31 @@ def test_orthonormalising_in_between_does_not_change_the_span(kind, eta, rng):
     W0, U, P = to(np.float64, W0, U, P)
     order = draw_order(rng, 65, 120)
     straight, cleaned, gauged = W0.copy(), W0.copy(), W0.copy()
-    native.vr_block(case.rows(native), straight, W0, U, P, theta, order, eta, None)
+    vr_block(native, case, straight, W0, U, P, theta, order, eta, None)
     for t in range(0, 120, 10):
-        native.vr_block(case.rows(native), cleaned, W0, U, P, theta, order[t : t + 10], eta, None)
+        vr_block(native, case, cleaned, W0, U, P, theta, order[t : t + 10], eta, None)
         (cleaned,) = to(np.float64, np.linalg.qr(cleaned)[0])
-        native.vr_block(case.rows(native), gauged, W0, U, P, theta, order[t : t + 10], eta, None)
+        vr_block(native, case, gauged, W0, U, P, theta, order[t : t + 10], eta, None)
         (gauged,) = to(np.float64, gauged @ np.linalg.inv(W0.T @ gauged))
     condition = np.linalg.cond(straight)
     assert sine(cleaned, straight) < 1e-13 * condition
     assert sine(gauged, straight) < 1e-13 * condition
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("implementation", [native, reference])
+def test_one_panel_serves_an_epoch(implementation, kind, rng):
+    """What a call leaves in the panel does not matter to the next one, nor do other rows of the same data."""
+    case = make_case(rng, 65, 17, kind, np.float64, (True, True, False, False), density=0.6)
+    W0, U, P, theta = snapshot(case, 4, rng)
+    W0, U, P = to(np.float64, W0, U, P)
+    kept, fresh, order = W0.copy(), W0.copy(), draw_order(rng, 65, 60)
+    panel = implementation.vr_panel(case.rows(implementation), U)
+    for t in range(0, 60, 20):
+        rows = case.rows(implementation)
+        implementation.vr_block(rows, kept, W0, panel, P, theta, order[t : t + 20], 0.05, None)
+        vr_block(implementation, case, fresh, W0, U, P, theta, order[t : t + 20], 0.05, None)
+        np.testing.assert_array_equal(kept, fresh)
 
 
 def test_the_block_step_is_the_projection_control_variate(rng):
@@ -296,7 +318,7 @@ def test_the_block_step_is_the_projection_control_variate(rng):
     for i in order:
         z = case.Z[i]
         exact = (identity + 0.05 * (np.outer(z, z) @ (identity - W0 @ W0.T) + U @ W0.T)) @ exact
-    native.vr_block(case.rows(native), W, W0, U, P, theta, order, 0.05, None)
+    vr_block(native, case, W, W0, U, P, theta, order, 0.05, None)
     np.testing.assert_allclose(W, exact, rtol=0, atol=1e-12 * np.abs(exact).max())
 
 
@@ -374,7 +396,7 @@ def test_epochs_repeat_to_the_last_bit(kind, rng):
         w, B, G, J = w0.copy(), W0.copy(), W0.copy(), W0.copy()
         rows = case.rows(native)
         native.vr_vector(rows, w, w0, u, p, None, None, order, 0.1, None)
-        native.vr_block(rows, B, W0, U, P, theta, order, 0.02, None)
+        native.vr_block(rows, B, W0, native.vr_panel(rows, U), P, theta, order, 0.02, None)
         native.vr_gram_schmidt(rows, G, U, P, order, 0.02, None)
         native.oja_block(rows, J, order, np.full(200, 0.01), None)
         return [M.tobytes() for M in (w, B, G, J)]

@@ -32,7 +32,7 @@ for kind in ("dense", "csr32", "csr64"):
         native.row_norms(rows, norms)
         _, mean, M2 = native.moments(rows, None, 1.0, 2)
         native.vr_vector(rows, w, w0, u0, p0, None, None, order, 0.05, None)
-        native.vr_block(rows, B, W0, U0, P0, theta, order, 0.02, None)
+        native.vr_block(rows, B, W0, native.vr_panel(rows, U0), P0, theta, order, 0.02, None)
         native.vr_gram_schmidt(rows, G, U0, P0, order, 0.02, None)
         native.oja_block(rows, O, order, np.full(100, 0.02), None)
         every = dict(U=U, P=P, norms=norms, mean=mean, M2=M2, w=w, B=B, G=G, O=O)

@@ -28,8 +28,10 @@ def arguments(case, rng):
             "w": w0.copy(), "w0": w0, "u": u, "p": p, "V": V, "Q": Q, "order": order, "eta": 0.1, "rho": rho,
         },
         "vr_block": {
-            "W": W0.copy(), "W0": W0, "U": U, "P": P, "theta": theta, "order": order, "eta": 0.1, "rho": rho,
+            "W": W0.copy(), "W0": W0, "panel": native.vr_panel(case.rows(native), U), "P": P, "theta": theta,
+            "order": order, "eta": 0.1, "rho": rho,
         },
+        "vr_panel": {"U": U},
         "vr_gram_schmidt": {"W": W0.copy(), "U": U, "P": P, "order": order, "eta": 0.1, "rho": rho},
         "oja_block": {"W": W0.copy(), "order": order, "eta": np.full(10, 0.1), "rho": rho},
     }  # fmt: skip
@@ -40,7 +42,8 @@ OUTPUTS = {
     "row_norms": ("norms",),
     "moments": (),
     "vr_vector": ("w",),
-    "vr_block": ("W",),
+    "vr_panel": (),
+    "vr_block": ("W", "panel"),
     "vr_gram_schmidt": ("W",),
     "oja_block": ("W",),
 }
@@ -49,7 +52,8 @@ ARRAYS = {
     "row_norms": ("norms",),
     "moments": ("weight",),
     "vr_vector": ("w", "w0", "u", "p", "V", "Q", "order", "rho"),
-    "vr_block": ("W", "W0", "U", "P", "theta", "order", "rho"),
+    "vr_panel": ("U",),
+    "vr_block": ("W", "W0", "panel", "P", "theta", "order", "rho"),
     "vr_gram_schmidt": ("W", "U", "P", "order", "rho"),
     "oja_block": ("W", "order", "eta", "rho"),
 }
@@ -113,7 +117,7 @@ def test_wrong_type_order_or_shape_is_refused(kind, kernel, name, spoil, rng):
     given = arguments(case, rng)[kernel]
     if name == "order" and spoil in (longer, shorter, wider) and kernel != "oja_block":
         pytest.skip("any number of steps is right")
-    if (kernel, name, spoil) == ("oja_block", "W", wider):
+    if (kernel, name, spoil) in (("oja_block", "W", wider), ("vr_panel", "U", wider)):
         pytest.skip("any number of columns is right")
     given[name] = spoil(given[name])
     assert_refused(kernel, case, given)
@@ -240,7 +244,7 @@ def test_rows_keep_their_arrays_alive(rng):
     np.testing.assert_allclose(norms, expected, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("kernel", list(ARRAYS))
+@pytest.mark.parametrize("kernel", [kernel for kernel in ARRAYS if kernel != "vr_panel"])  # a copy is over too soon
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_other_threads_run_while_a_kernel_works(kind, kernel, rng):
     """With a switch interval of minutes, another thread can only run where the kernel itself lets go of the GIL."""
@@ -263,6 +267,7 @@ def _seen_inside(kernel, kind, n, rng):
     if kind != "dense":
         indptr, indices = np.arange(0, 32 * n + 1, 32, np.int32), np.tile(np.arange(32, dtype=np.int32), n)
         rows = native.csr_rows(indptr, indices, X.ravel(), 32, None, None, None, None, 0.1)
+    panel = native.vr_panel(rows, W)
     calls = {
         "product": lambda: native.product(rows, W, W.copy(), None, 1),
         "row_norms": lambda: native.row_norms(rows, np.empty(n)),
@@ -270,7 +275,7 @@ def _seen_inside(kernel, kind, n, rng):
         "vr_vector": lambda: native.vr_vector(
             rows, W[:, 0].copy(), W[:, 0].copy(), W[:, 0].copy(), P[:, 0].copy(), None, None, order, 1e-3, None
         ),
-        "vr_block": lambda: native.vr_block(rows, W.copy(), W, W, P, np.ones(8), order, 1e-9, None),
+        "vr_block": lambda: native.vr_block(rows, W.copy(), W, panel, P, np.ones(8), order, 1e-9, None),
         "vr_gram_schmidt": lambda: native.vr_gram_schmidt(rows, W.copy(), W, P, order, 1e-3, None),
         "oja_block": lambda: native.oja_block(rows, W.copy(), order, np.full(n, 1e-9), None),
     }

@@ -107,6 +107,12 @@ def assert_true_answer(found: Any, Z: np.ndarray, tol: float) -> float:
     return true
 
 
+def assert_turned_no_further(found: np.ndarray, expected: np.ndarray, certificate: Any) -> None:
+    """Axes, in rows, agree up to what the certificate's angles allow (at most sqrt(2) times the sine)."""
+    assert certificate.angles.max() < 1e-4
+    assert (np.linalg.norm(found - expected, axis=1) <= 1.5 * certificate.angles + 1e-12).all()
+
+
 class ChunkedSource:
     """A source that hands out small blocks, as a file or a cluster would, and counts the rows it handed out."""
 

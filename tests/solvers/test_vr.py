@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import vrpca
 from solvers.problems import (
+    KINDS,
     assert_true_answer,
     lapack,
     orthonormal,
@@ -306,3 +307,18 @@ def test_more_components_than_rank(solver, rank):
 
 def with_singular_values_of_rank(rank):
     return with_eigenvalues(200, 15, 0.5 ** np.arange(rank))
+
+
+@pytest.mark.parametrize("kind", ["F order", "int64", "CSR int16", "CSC", "pandas", "polars"])
+@pytest.mark.parametrize("sampling", ["uniform", "norm"])
+@pytest.mark.parametrize(("solver", "k"), [("vr", 1), ("vr", 3), ("hybrid", 1)])
+def test_rows_sorted_by_class_do_no_harm_in_any_layout(kind, sampling, solver, k, monkeypatch):
+    """Data that are converted piece by piece take about as many passes as an array, which is drawn from as a whole."""
+    monkeypatch.setattr("vrpca.data.arrays.BLOCK_BYTES", 200 * 30 * 8)
+    rng = np.random.default_rng(0)
+    classes = np.repeat(rng.standard_normal((10, 30)) * 4, 400, axis=0)
+    data = np.rint(4 * (classes + rng.standard_normal(classes.shape)) / np.arange(1, 31) ** 0.5)
+    options = {"solver": solver, "sampling": sampling, "random_state": 0, "tol": 1e-9, "max_passes": 200}
+    plain, found = (vrpca.pca(D, k, **options) for D in (data, KINDS[kind](data)))
+    assert found.converged
+    assert found.n_passes <= 1.5 * plain.n_passes + 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -41,16 +42,31 @@ def walk(n: int, rows: int, rng: np.random.Generator | None) -> Iterator[slice]:
         yield slice(start, min(start + rows, n))
 
 
+Numbers = slice | np.ndarray  # which rows
+
+
 class Pieces:
-    """A source whose rows are converted piece by piece: `convert(slice)` gives a block."""
+    """A source whose rows are converted piece by piece: `convert` makes a block of a slice or of row numbers.
+
+    With `run`, and unless one piece is all, rows may be gathered from anywhere (see `Source`).
+    """
 
     wide_at = 1.0
 
-    def __init__(self, shape: tuple[int, int], dtype: np.dtype, rows: int, convert: Callable[[slice], Any]):
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        dtype: np.dtype,
+        rows: int,
+        convert: Callable[[Numbers], Any],
+        run: int | None = 1,
+    ):
         self.shape = shape
         self.dtype = dtype
         self.rows = rows
         self.convert = convert
+        self.run = run
+        self.gather = convert if run is not None and rows < shape[0] else None
 
     def blocks(self, rng: np.random.Generator | None = None) -> Iterator[tuple[int, Any]]:
         """Yield (first row, converted block)."""
@@ -63,6 +79,19 @@ def rows_that_fit(d: int, dtype: np.dtype) -> int:
     return max(1, BLOCK_BYTES // (d * dtype.itemsize))
 
 
+def columnwise_run(dtype: np.dtype) -> int:
+    """How many neighbours in a column share a cache line."""
+    return max(1, 64 // dtype.itemsize)
+
+
+def on_disk(X: np.ndarray) -> bool:
+    """Whether an array lies in a mapped file."""
+    owner: Any = X
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    return isinstance(owner, mmap.mmap)
+
+
 class ArraySource(Pieces):
     """A NumPy array: one block where it is C-ordered float32 or float64, else pieces converted one by one."""
 
@@ -72,9 +101,10 @@ class ArraySource(Pieces):
         self.X = X
         self.whole = X.dtype == dtype and X.dtype.isnative and X.flags.c_contiguous and X.flags.aligned
         rows = X.shape[0] if self.whole else rows_that_fit(X.shape[1], dtype)
-        super().__init__((X.shape[0], X.shape[1]), dtype, rows, self._piece)
+        run = 1 if abs(X.strides[1]) <= abs(X.strides[0]) else columnwise_run(X.dtype)
+        super().__init__((X.shape[0], X.shape[1]), dtype, rows, self._piece, None if on_disk(X) else run)
 
-    def _piece(self, piece: slice) -> np.ndarray:
+    def _piece(self, piece: Numbers) -> np.ndarray:
         return self.X if self.whole else np.ascontiguousarray(self.X[piece], dtype=self.dtype)
 
     def transposed(self) -> Source:
@@ -112,13 +142,30 @@ class CsrSource(Pieces):
         rows = X.shape[0] if self.whole else rows_that_fit(per_row, dtype)
         super().__init__((X.shape[0], X.shape[1]), dtype, rows, self._piece)
 
-    def _piece(self, piece: slice) -> Any:
+    def _piece(self, piece: Numbers) -> Any:
         X = self.X
         if self.whole:
             return X
+        if not isinstance(piece, slice):
+            return X[piece].astype(self.dtype)
         lo, hi = X.indptr[piece.start], X.indptr[piece.stop]
         parts = (X.data[lo:hi].astype(self.dtype), X.indices[lo:hi], X.indptr[piece.start : piece.stop + 1] - lo)
         return sp.csr_array(parts, shape=(piece.stop - piece.start, X.shape[1]))
+
+    @property
+    def compacted_bytes(self) -> int:
+        """The columns of all entries are numbered anew."""
+        return self.X.indices.nbytes
+
+    def compacted(self) -> tuple[Source, np.ndarray]:
+        """The matrix without its empty columns, and the numbers of the others."""
+        X = self.X
+        used = np.zeros(X.shape[1], bool)
+        used[X.indices] = True
+        number = np.cumsum(used, dtype=X.indices.dtype)
+        number -= 1
+        kept = np.flatnonzero(used)
+        return CsrSource(sp.csr_array((X.data, number[X.indices], X.indptr), shape=(X.shape[0], len(kept)))), kept
 
     def transposed(self) -> Source:
         """The transposed matrix, which is CSC."""
@@ -135,8 +182,20 @@ class CscSource(Pieces):
         dtype = working_dtype(X.dtype)
         super().__init__((X.shape[0], X.shape[1]), dtype, -(-X.shape[0] // 8), self._piece)
 
-    def _piece(self, piece: slice) -> Any:
+    def _piece(self, piece: Numbers) -> Any:
         return self.X[piece].tocsr().astype(self.dtype, copy=False)
+
+    @property
+    def compacted_bytes(self) -> int:
+        """The entries stay as they are; the list of columns gets shorter."""
+        return self.X.indptr.nbytes
+
+    def compacted(self) -> tuple[Source, np.ndarray]:
+        """The matrix without its empty columns, and the numbers of the others."""
+        X = self.X
+        kept = np.flatnonzero(np.diff(X.indptr))
+        indptr = np.append(X.indptr[kept], X.indptr[-1])
+        return CscSource(sp.csc_array((X.data, X.indices, indptr), shape=(X.shape[0], len(kept)))), kept
 
     def transposed(self) -> Source:
         """The transposed matrix, which is CSR."""
@@ -160,15 +219,16 @@ class FrameSource(Pieces):
         self.frame = frame
         kinds = zip(frame.columns, frame.dtypes, strict=True)
         dtype = np.result_type(*(_column_dtype(name, kind) for name, kind in kinds))
-        super().__init__(frame.shape, dtype, rows_that_fit(frame.shape[1], dtype), self._piece)
+        rows = rows_that_fit(frame.shape[1], dtype)
+        super().__init__(frame.shape, dtype, rows, self._piece, columnwise_run(dtype))
 
-    def _piece(self, piece: slice) -> np.ndarray:
+    def _piece(self, piece: Numbers) -> np.ndarray:
         return _frame_array(self.frame, piece, slice(None), self.dtype)
 
     def transposed(self) -> Source:
         """The transposed frame: its columns become rows."""
 
-        def columns(piece: slice) -> np.ndarray:
+        def columns(piece: Numbers) -> np.ndarray:
             return np.ascontiguousarray(_frame_array(self.frame, slice(None), piece, self.dtype).T)
 
         n, d = self.shape
@@ -187,7 +247,7 @@ class TransposedFrame(Pieces):
         return self.frame
 
 
-def _frame_array(frame: Any, rows: slice, columns: slice, dtype: np.dtype) -> np.ndarray:
+def _frame_array(frame: Any, rows: Numbers, columns: Numbers, dtype: np.dtype) -> np.ndarray:
     """A part of a frame as a C-ordered array, missing values as NaN."""
     if hasattr(frame, "iloc"):  # pandas
         return np.ascontiguousarray(frame.iloc[rows, columns].to_numpy(dtype=dtype, na_value=np.nan))

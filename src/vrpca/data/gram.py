@@ -55,12 +55,19 @@ class GramSum:
             self.first += np.asarray(X.sum(0)).reshape(-1)
         self.sum += (X.T @ X).toarray()
 
-    def matrix(self, moments: Moments, col_scale: np.ndarray | None) -> np.ndarray | None:
-        """``A``, scaled and with trace 1, as a view has it; None if squares of numbers so different in size overflow."""
+    def matrix(
+        self, moments: Moments, col_scale: np.ndarray | None, kept: np.ndarray | None = None
+    ) -> np.ndarray | None:
+        """``A`` of the columns that are kept, scaled and with trace 1, as a view has it.
+
+        None if squares of numbers so different in size overflow.
+        """
         A = self.sum / moments.total
         if self.center:
             delta = self.first / moments.total
             A -= np.outer(delta, delta)
+        if kept is not None:
+            A = A[np.ix_(kept, kept)]
         if col_scale is not None:
             A *= np.outer(col_scale / col_scale.max(), col_scale / col_scale.max())
         trace = np.trace(A)

@@ -40,6 +40,11 @@ class Moments:
     readings: int = 1
 
     @property
+    def center(self) -> np.ndarray:
+        """The mean of the data themselves."""
+        return self.mean if self.factor == 1 else self.mean / self.factor
+
+    @property
     def second(self) -> np.ndarray:
         """Mean square about zero, of `factor` times the data."""
         return self.variance + self.mean**2

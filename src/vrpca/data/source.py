@@ -26,6 +26,17 @@ class Source(Protocol):
         float32 or float64: the type of the blocks.
     wide_at : float, optional
         How many columns per row make the transposed matrix the cheaper one to work on; 1 if absent.
+    gather : callable, optional
+        ``gather(numbers)`` gives the rows with these (sorted) numbers as a block, at a price not far from that of as
+        many consecutive rows. Absent or None where only consecutive rows are cheap: on disk, say.
+    rows : int, with gather
+        How many rows to gather at a time.
+    run : int, with gather
+        How many consecutive rows cost about as much as one: 1 if there is nothing to gain.
+    compacted : callable, optional
+        ``compacted()`` gives the source without the columns that hold no entry, and the numbers of the others.
+    compacted_bytes : int, with compacted
+        The memory that this takes.
     """
 
     shape: tuple[int, int]

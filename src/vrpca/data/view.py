@@ -28,15 +28,15 @@ LEAST = 1e-12  # a unit below this (or above its inverse) goes into the columns:
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive rows of a view, numbered from `start`, in the form that the kernels take."""
+    """Rows of a view, in the form that the kernels take: a slice of them, or those with the numbers `where`."""
 
-    start: int
-    stop: int
+    where: slice | np.ndarray
+    length: int
     rows: Any
 
     def cut(self, per_row: np.ndarray | None) -> np.ndarray | None:
-        """The part of a per-row array that belongs to this block."""
-        return None if per_row is None else per_row[self.start : self.stop]
+        """The part of a per-row array that belongs to this block: a view of it for a slice, else a copy."""
+        return None if per_row is None else per_row[self.where]
 
 
 class View:
@@ -112,14 +112,14 @@ class View:
             yield self._whole
             return
         for start, X in self.source.blocks(rng):
-            block = Block(start, start + X.shape[0], self._rows(start, X))
+            block = self._block(slice(start, start + X.shape[0]), X)
             if X.shape[0] == self.n:
                 self._whole = block
             yield block
 
-    def _rows(self, start: int, X: Any) -> Any:
-        m = self.map.cut(slice(start, start + X.shape[0]))
-        return kernels.make_rows(X, self.scale, self.shift, m.row_scale, m.row_shift, self.unit)
+    def _block(self, where: slice | np.ndarray, X: Any) -> Block:
+        m = self.map.cut(where)
+        return Block(where, X.shape[0], kernels.make_rows(X, self.scale, self.shift, m.row_scale, m.row_shift, self.unit))
 
     def product(self, W: np.ndarray, P: np.ndarray | None = None) -> np.ndarray:
         """Return ``A W`` by one reading; `P` (n x l), if given, receives ``Z W``."""
@@ -145,29 +145,48 @@ class View:
         return self._norms
 
     def samples(self, m: int, rng: np.random.Generator, sampling: str) -> Iterator[tuple[Block, np.ndarray]]:
-        """Draw m rows, with replacement: yield (block, row numbers within it), blocks in random order.
+        """Draw m rows, with replacement: yield (block, row numbers within it).
 
-        Every block is given its share of the m draws: by rows for ``sampling="uniform"``, by squared norms for
-        ``"norm"``. A source that is one block is sampled exactly as the paper does.
+        Rows are drawn uniformly or, for ``sampling="norm"``, by their squared norms. A source that is one block is
+        sampled exactly as the paper does. One that can gather rows from anywhere comes close to that, whatever the
+        order of its rows; others are sampled block after block, in random order.
         """
         norms = self.row_norms() if sampling == "norm" else None
+        return self._gathered(m, rng, norms) if self._gathers else self._block_after_block(m, rng, norms)
+
+    @property
+    def _gathers(self) -> bool:
+        return getattr(self.source, "gather", None) is not None
+
+    def _gathered(
+        self, m: int, rng: np.random.Generator, norms: np.ndarray | None
+    ) -> Iterator[tuple[Block, np.ndarray]]:
+        source: Any = self.source
+        parts = _dealt(self.n, source.rows, source.run, m, rng) if norms is None else _drawn(norms, source.rows, m, rng)
+        for numbers, order in parts:
+            self.rows_read += len(order)
+            yield self._block(numbers, source.gather(numbers)), order
+
+    def _block_after_block(
+        self, m: int, rng: np.random.Generator, norms: np.ndarray | None
+    ) -> Iterator[tuple[Block, np.ndarray]]:
+        """Give every block its share of the m draws: by rows, or by squared norms."""
         whole = self.n if norms is None else norms.sum()
         done, seen = 0, 0.0
         for block in self.blocks(rng):
             inside = block.cut(norms)
-            seen += block.stop - block.start if inside is None else inside.sum()
+            seen += block.length if inside is None else inside.sum()
             share = round(m * min(seen / whole, 1.0)) - done
             done += share
             cumulative = None if inside is None else np.cumsum(inside)
             for piece in range(0, share, PIECE):
-                count = min(PIECE, share - piece)
-                yield block, _draw(block.stop - block.start, cumulative, count, rng)
+                yield block, _draw(block.length, cumulative, min(PIECE, share - piece), rng)
             # a block that had to be fetched was read whole, and once, however many of its rows were drawn
-            self.rows_read += share if self._whole is not None else block.stop - block.start
+            self.rows_read += share if self._whole is not None else block.length
 
     def passes_of_samples(self, m: int) -> float:
         """Readings of the data that m draws take."""
-        return m / self.n if self._whole is not None else 1.0
+        return m / self.n if self._whole is not None or self._gathers else 1.0
 
     def show(self, stream: Stream, rng: np.random.Generator) -> None:
         """Show every row to a stream, by one reading in random block order."""
@@ -178,30 +197,32 @@ class View:
         self.rows_read += self.n
 
     def sample(self, rows: int, rng: np.random.Generator) -> View:
-        """A view of so many rows, drawn at random without replacement and gathered.
+        """A view of so many rows, drawn at random without replacement and gathered: reading it is not reading the data.
 
-        It counts the rows that it reads for itself. Rows that come in blocks which have to be fetched are drawn block
-        by block.
+        Where rows come in blocks that have to be fetched, they are the rows of a few blocks.
         """
-        index, X = self._gather(rows, rng)
+        index, X = self._fetch(rows, rng)
         part = copy.copy(self)
         part.source, part.n, part.rows_read = as_source(X), len(index), 0
         part.map = self.map.cut(index)
-        part._whole = part._norms = None
+        part.A = part._whole = part._norms = None
         return part
 
-    def _gather(self, rows: int, rng: np.random.Generator) -> tuple[np.ndarray, Any]:
-        indices, parts, missing = [], [], rows
+    def _fetch(self, rows: int, rng: np.random.Generator) -> tuple[np.ndarray, Any]:
+        if self._gathers or getattr(self.source, "whole", False):
+            index = np.sort(rng.choice(self.n, rows, replace=False))
+            gather: Any = getattr(self.source, "gather", None)
+            self.rows_read += rows
+            return index, gather(index) if gather is not None else next(self.source.blocks())[1][index]
+        numbers, parts, fetched = [], [], 0
         for start, X in self.source.blocks(rng):
-            count = min(missing, X.shape[0])
-            inside = np.sort(rng.choice(X.shape[0], count, replace=False))
-            indices.append(start + inside)
-            parts.append(X[inside])
-            missing -= count
-            if not missing:
+            numbers.append(np.arange(start, start + X.shape[0]))
+            parts.append(X)
+            fetched += X.shape[0]
+            if fetched >= rows:
                 break
-        stack = sp.vstack if sp.issparse(parts[0]) else np.vstack
-        return np.concatenate(indices), parts[0] if len(parts) == 1 else stack(parts)
+        self.rows_read += fetched
+        return np.concatenate(numbers), sp.vstack(parts) if sp.issparse(parts[0]) else np.vstack(parts)
 
     def importance(self, sampling: str) -> np.ndarray | None:
         """Return the weight of each row's step, ``mean |z|^2 / |z_i|^2``, or None where all weights are 1."""
@@ -234,6 +255,30 @@ class View:
         return Z
 
 
+def _dealt(n: int, rows: int, run: int, m: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield (row numbers, draws from them), m draws in all: runs of rows are dealt out at random, `rows` at a time.
+
+    Each row is fetched once per n draws: dealing comes close to drawing from all rows at a fraction of the price.
+    """
+    run = max(1, min(run, rows // 8))  # a hand of several runs at least
+    while m > 0:
+        starts = rng.permutation(np.arange(0, n, run))
+        while m > 0 and len(starts):
+            hand, starts = np.split(starts, [min(rows // run, -(-m // run))])
+            numbers = (np.sort(hand)[:, None] + np.arange(run)).ravel()
+            numbers = numbers[numbers < n]
+            order = rng.integers(len(numbers), size=min(m, len(numbers)))
+            yield numbers, order
+            m -= len(order)
+
+
+def _drawn(norms: np.ndarray, rows: int, m: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield (row numbers, draws from them): rows drawn by their squared norms, `rows` at a time."""
+    cumulative = np.cumsum(norms)
+    for at in range(0, m, rows):
+        yield np.unique(_draw(len(norms), cumulative, min(rows, m - at), rng), return_inverse=True)
+
+
 def _draw(n: int, cumulative: np.ndarray | None, count: int, rng: np.random.Generator) -> np.ndarray:
     if cumulative is None:
         return rng.integers(n, size=count)
@@ -254,7 +299,7 @@ def make_view(
     """Return the view of a source that centres, scales and weights it; of its transpose with ``transpose=True``."""
     n = source.shape[0]
     row_weight = None if weights is None else np.sqrt(weights * (n / weights.sum()))
-    mean = moments.mean / moments.factor if center else None
+    mean = moments.center if center else None
     square = moments.variance if center else moments.second
     inverse = None
     frobenius = np.sqrt(n * square.sum()) / moments.factor

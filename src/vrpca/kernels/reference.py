@@ -125,11 +125,16 @@ def vr_vector(
     w[...] = v
 
 
+def vr_panel(rows: Rows, U: Array) -> Array:
+    """U in the form that `vr_block` takes."""
+    return U.copy()
+
+
 def vr_block(
     rows: Rows,
     W: Array,
     W0: Array,
-    U: Array,
+    panel: Array,
     P: Array,
     theta: Array,
     order: Array,
@@ -141,7 +146,7 @@ def vr_block(
     V = W.astype(float)
     for i in order:
         z, K = rows.z(i), W0.T @ V
-        V += eta * ((1.0 if rho is None else rho[i]) * np.outer(z, z @ V - P[i] @ K) + U @ K)
+        V += eta * ((1.0 if rho is None else rho[i]) * np.outer(z, z @ V - P[i] @ K) + panel @ K)
     W[...] = V
 
 

@@ -16,7 +16,7 @@ from vrpca.solvers.krylov import Krylov
 from vrpca.solvers.options import Options
 from vrpca.solvers.space import Space
 
-CASCADE = ((0.02, 5), (0.1, 3))  # parts of the rows, and readings of each, that a cheap start is made of
+CASCADE = ((0.02, 5), (0.1, 3))  # parts of the rows, and products with each, that a cheap start is made of
 FEWEST = 4  # rows per column that make a sample worth solving
 NARROW_BLOCKS, NARROW_COLUMNS = 6, 48  # what is kept before a restart at least, arithmetic being the cost
 STREAMED, RESIDUALS, KEPT = 11, 3, 14  # widths in units of l, reading being the cost
@@ -39,8 +39,8 @@ class Accelerated(Krylov):
         return STREAMED * options.columns if options.cost == "passes" else 0
 
     def passes_to_start(self, view: View) -> float:
-        """Readings of the samples or of the stream, and a snapshot."""
-        return 2.0 if self.wide else 1.0 + sum(part * readings for part, readings in CASCADE)
+        """Rows of the samples or of the stream, and a snapshot."""
+        return 2.0 if self.wide else 1.0 + sum(part for part, _ in CASCADE)
 
     def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
         """The exact product of what samples or stream gave (or of `W0`), and of a random column: nothing stays hidden."""
@@ -65,21 +65,20 @@ class Accelerated(Krylov):
     def _sampled(self, view: View, rng: np.random.Generator) -> np.ndarray:
         """Leading vectors of growing samples."""
         W = random_start(view, self.width, rng)
-        for part, readings in CASCADE:
+        for part, products in CASCADE:
             rows = int(part * view.n)
             if rows >= FEWEST * self.width:
-                W = self._leading(view, rows, readings, W, rng)
+                W = self._leading(view, rows, products, W, rng)
         return W[:, :-1]
 
-    def _leading(self, view: View, rows: int, readings: int, W: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _leading(self, view: View, rows: int, products: int, W: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A few steps of block Krylov iteration on a sample, from W."""
         sample = view.sample(rows, rng)
-        space = Space(sample, self.options.columns, readings * self.width)
+        space = Space(sample, self.options.columns, products * self.width)
         space.expand(W)
-        for _ in range(readings - 1):
+        for _ in range(products - 1):
             Z = space.fresh(space.iterate(self.width)[1], rng)
             if not Z.shape[1]:
                 break
             space.expand(Z)
-        view.rows_read += sample.rows_read
         return np.ascontiguousarray(space.pairs(self.width)[0])

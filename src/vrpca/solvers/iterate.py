@@ -74,8 +74,10 @@ def snapshot(view: View, W: np.ndarray, probe: Probe | None) -> Iterate:
     both = aligned_zeros((view.d, l + 1), view.dtype)
     both[:, :l] = W
     both[:, l] = probe.column
+    del W  # at the peak, the product, there is one copy of it
     P = aligned_zeros((view.n, l + 1), view.dtype)
     image = view.product(both, P)
+    W = aligned_copy(both[:, :l])
     del both
     U = aligned_copy(image[:, :l])
     probe_image = image[:, l].copy()

@@ -42,5 +42,5 @@ def oja_steps(view: View, W: np.ndarray, c: Step, m: int, taken: int, sampling: 
         eta = c.size / (taken + done + 1 + np.arange(len(order)))
         kernels.oja_block(block.rows, W, order, eta, block.cut(rho))
 
-    Walk()(view, W, m, sampling, rng, advance)
+    Walk()(view.samples(m, rng, sampling), W, advance)
     orthonormalise(W)

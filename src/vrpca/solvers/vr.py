@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -33,25 +34,37 @@ class VR(Stochastic):
 
     def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
         """One epoch: m stochastic steps from the snapshot, then the next snapshot."""
-        W = aligned_copy(it.W)
+        return snapshot(view, self._epoch(view, it, rng), it.probe)
+
+    def _epoch(self, view: View, it: Iterate, rng: np.random.Generator) -> np.ndarray:
         if self.control == "projection":
-            self._projection_epoch(view, it, W, rng)
-        elif W.shape[1] == 1:
-            vector_epoch(view, it, W[:, 0], self.step_rule.size, self.m, self.options.sampling, rng)
+            W = self._projection_epoch(view, it, rng)
         else:
-            self._difference_epoch(view, it, W, rng)
+            W = aligned_copy(it.W)
+            if W.shape[1] == 1:
+                vector_epoch(view, it, W[:, 0], self.step_rule.size, self.m, self.options.sampling, rng)
+            else:
+                self._difference_epoch(view, it, W, rng)
         it.release()
         if np.isfinite(W).all():
             orthonormalise(W)
-        return snapshot(view, W, it.probe)
+        return W
 
-    def _projection_epoch(self, view: View, it: Iterate, W: np.ndarray, rng: np.random.Generator) -> None:
-        rho, W0, U, theta = view.importance(self.options.sampling), it.W, it.U, it.theta
+    def _projection_epoch(self, view: View, it: Iterate, rng: np.random.Generator) -> np.ndarray:
+        assert it.U is not None
+        rho, W0, theta = view.importance(self.options.sampling), it.W, it.theta
+        draws = view.samples(self.m, rng, self.options.sampling)
+        first = next(draws)
+        panel = kernels.vr_panel(first[0].rows, it.U)
+        it.U = None  # the panel has it
+        W = aligned_copy(W0)
 
         def advance(block: Block, order: np.ndarray, taken: int) -> None:
-            kernels.vr_block(block.rows, W, W0, U, block.cut(it.P), theta, order, self.step_rule.size, block.cut(rho))
+            p = block.cut(it.P)
+            kernels.vr_block(block.rows, W, W0, panel, p, theta, order, self.step_rule.size, block.cut(rho))
 
-        self.walk(view, W, self.m, self.options.sampling, rng, advance)
+        self.walk(chain([first], draws), W, advance)
+        return W
 
     def _difference_epoch(self, view: View, it: Iterate, W: np.ndarray, rng: np.random.Generator) -> None:
         rho = view.importance(self.options.sampling)
@@ -95,16 +108,13 @@ class Walk:
 
     def __call__(
         self,
-        view: View,
+        draws: Iterator[tuple[Block, np.ndarray]],
         W: np.ndarray,
-        m: int,
-        sampling: str,
-        rng: np.random.Generator,
         advance: Callable[[Block, np.ndarray, int], None],
     ) -> None:
-        """Take m steps: ``advance(block, order, number of steps before)`` changes W in place."""
+        """Take a step for each draw: ``advance(block, order, number of steps before)`` changes W in place."""
         taken = since = 0
-        for block, order in view.samples(m, rng, sampling):
+        for block, order in draws:
             done = 0
             while done < len(order):
                 if since >= self.length:

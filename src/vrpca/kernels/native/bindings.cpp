@@ -235,11 +235,12 @@ Moments moments(const vrpca::CsrRows<T, I>& r, const double* weight, double fact
     return out;
 }
 
-nb::object as_array(std::unique_ptr<double[]> data, i64 d) {
-    double* raw = data.release();
-    nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<double*>(p); });
-    size_t shape[1] = {size_t(d)};
-    return nb::cast(nb::ndarray<nb::numpy, double>(raw, 1, shape, owner));
+template <class T, class Free>
+nb::object as_array(std::unique_ptr<T[], Free> data, i64 size) {
+    T* raw = data.release();
+    nb::capsule owner(raw, [](void* p) noexcept { Free()(static_cast<T*>(p)); });
+    size_t shape[1] = {size_t(size)};
+    return nb::cast(nb::ndarray<nb::numpy, T>(raw, 1, shape, owner));
 }
 
 template <class R>
@@ -295,22 +296,31 @@ void bind_kernels(nb::module_& m) {
        nb::arg("p").noconvert(), nb::arg("V").noconvert().none(), nb::arg("Q").noconvert().none(),
        nb::arg("order").noconvert(), "eta"_a, nb::arg("rho").noconvert().none());
 
-    m.def("vr_block", [](const Self& self, Mat<T> W, Mat<const T> W0, Mat<const T> U, Rowwise<const T> P,
+    m.def("vr_panel", [](const Self& self, Mat<const T> U) {
+        i64 l = U.shape(1), size = DISPATCH(Size<R>::block_panel(self.rows, l));
+        require(i64(U.shape(0)) == self.rows.d, "U must be d x l");
+        auto panel = scratch<T>(size);
+        {
+            nb::gil_scoped_release release;
+            DISPATCH(load_panel(self.rows, U.data(), l, panel.get()));
+        }
+        return as_array(std::move(panel), size);
+    }, "rows"_a, nb::arg("U").noconvert());
+
+    m.def("vr_block", [](const Self& self, Mat<T> W, Mat<const T> W0, Vec<T> panel, Rowwise<const T> P,
                          Vec<const double> theta, Vec<const i64> order, double eta, OptVec<const double> rho) {
         i64 d = self.rows.d, n = self.rows.n, l = W.shape(1);
-        for (auto [r, c] : {std::pair(W.shape(0), W.shape(1)), std::pair(W0.shape(0), W0.shape(1)),
-                            std::pair(U.shape(0), U.shape(1))})
-            require(i64(r) == d && i64(c) == l, "W, W0 and U must be d x l");
+        require(i64(W.shape(0)) == d && i64(W0.shape(0)) == d && i64(W0.shape(1)) == l, "W and W0 must be d x l");
+        require(i64(panel.size()) == DISPATCH(Size<R>::block_panel(self.rows, l)), "panel must be vr_panel(rows, U)");
         require_rowwise(P, n, l);
         require(i64(theta.size()) == l && (!rho || i64(rho->size()) == n), "theta must have l entries, rho n");
         check_order(order, n);
         nb::gil_scoped_release release;
-        auto panel = scratch<T>(DISPATCH(Size<R>::panel(self.rows, 2 * l + (self.rows.map.shift ? 1 : 0))));
         auto row = scratch<T>(2 * DISPATCH(Size<R>::row(self.rows)));
         auto small = scratch<double>(DISPATCH(small_size(l)));
-        DISPATCH(vr_block(self.rows, W.data(), W0.data(), U.data(), P.data(), P.stride(0), theta.data(), l, order.data(),
-                          i64(order.size()), eta, data_or_null<double>(rho), panel.get(), row.get(), small.get()));
-    }, "rows"_a, nb::arg("W").noconvert(), nb::arg("W0").noconvert(), nb::arg("U").noconvert(),
+        DISPATCH(vr_block(self.rows, W.data(), W0.data(), panel.data(), P.data(), P.stride(0), theta.data(), l,
+                          order.data(), i64(order.size()), eta, data_or_null<double>(rho), row.get(), small.get()));
+    }, "rows"_a, nb::arg("W").noconvert(), nb::arg("W0").noconvert(), nb::arg("panel").noconvert(),
        nb::arg("P").noconvert(), nb::arg("theta").noconvert(), nb::arg("order").noconvert(), "eta"_a,
        nb::arg("rho").noconvert().none());
 

@@ -12,7 +12,8 @@ namespace VRPCA_ISA {
 template <class Rows>
 struct Size {
     static i64 columns(i64 l);                        // sparse products: l padded to whole registers
-    static i64 panel(const Rows& rows, i64 columns);  // E | U | m, laid out as the row type likes it
+    static i64 panel(const Rows& rows, i64 columns);  // d x columns, laid out as the row type likes it
+    static i64 block_panel(const Rows& rows, i64 l);  // E | U | m of vr_block
     static i64 row(const Rows& rows);                 // one mapped dense row
     static i64 tile(const Rows& rows);                // several mapped dense rows
 };
@@ -52,12 +53,17 @@ void vr_vector(const Rows& rows, typename Rows::T* w, const typename Rows::T* w0
                const i64* order, i64 m, double eta, const double* rho, typename Rows::T* panel,
                typename Rows::T* scratch, double* f);
 
-// The block step with the projection control variate: W <- W + eta [rho_i z_i (z_i^T W - p_i^T K) + U K], K = W0^T W.
-// W0^T U = diag(theta); P's rows are ldP apart. W is not orthonormalised: that cannot change its span.
+// The panel of vr_block for U (d x l): good for any number of calls with the same U and shift.
 template <class Rows>
-void vr_block(const Rows& rows, typename Rows::T* W, const typename Rows::T* W0, const typename Rows::T* U,
+void load_panel(const Rows& rows, const typename Rows::T* U, i64 l, typename Rows::T* panel);
+
+// The block step with the projection control variate: W <- W + eta [rho_i z_i (z_i^T W - p_i^T K) + U K], K = W0^T W.
+// U is in the panel, W0^T U = diag(theta); P's rows are ldP apart. W is not orthonormalised: that cannot change its
+// span.
+template <class Rows>
+void vr_block(const Rows& rows, typename Rows::T* W, const typename Rows::T* W0, typename Rows::T* panel,
               const typename Rows::T* P, i64 ldP, const double* theta, i64 l, const i64* order, i64 m, double eta,
-              const double* rho, typename Rows::T* panel, typename Rows::T* scratch, double* small);
+              const double* rho, typename Rows::T* scratch, double* small);
 
 // Remark 1 to the letter: W <- gram_schmidt(W + eta (rho_i z_i (z_i^T W - p_i) + U)), everything column-major (l x d).
 template <class Rows>

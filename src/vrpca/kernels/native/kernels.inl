@@ -194,8 +194,9 @@ struct SparsePanel {
     T* data;
     i64 ld;
 
-    SparsePanel(const CsrRows<T, I>& r, T* buffer, i64 q) : rows(r), data(buffer), ld(padded(q)) {
-        for (i64 s = 0; s < r.d * ld; s++) data[s] = 0;
+    SparsePanel(const CsrRows<T, I>& r, T* buffer, i64 q) : rows(r), data(buffer), ld(padded(q)) {}
+    void clear() {
+        for (i64 s = 0; s < rows.d * ld; s++) data[s] = 0;
     }
     T& at(i64 j, i64 c) { return data[j * ld + c]; }
 
@@ -388,8 +389,9 @@ struct DensePanel {
     i64 q;
     bool turn = false;
 
-    DensePanel(const DenseRows<T>& r, T* buffer, i64 columns) : rows(r), data(buffer), q(columns) {
-        for (i64 s = 0; s < r.d * q; s++) data[s] = 0;
+    DensePanel(const DenseRows<T>& r, T* buffer, i64 columns) : rows(r), data(buffer), q(columns) {}
+    void clear() {
+        for (i64 s = 0; s < rows.d * q; s++) data[s] = 0;
     }
     T& at(i64 j, i64 c) { return data[c * rows.d + j]; }
     void project(const DenseRow<T>& x, T* out) const { project_columns(x.z, data, rows.d, q, rows.d, out); }
@@ -535,10 +537,16 @@ inline double inner(const A* x, const B* y, i64 d, i64 sx = 1, i64 sy = 1) {
     return s;
 }
 
+// The columns of vr_block's panel: E | U, and m where it stays outside the rows.
+template <class Rows>
+inline i64 block_columns(const Rows& rows, i64 l) { return 2 * l + (lazy_shift(rows) ? 1 : 0); }
+
 template <class Rows>
 i64 Size<Rows>::columns(i64 l) { return padded(l); }
 template <class Rows>
 i64 Size<Rows>::panel(const Rows& rows, i64 columns) { return panel_size(rows, columns); }
+template <class Rows>
+i64 Size<Rows>::block_panel(const Rows& rows, i64 l) { return panel_size(rows, block_columns(rows, l)); }
 template <class Rows>
 i64 Size<Rows>::row(const Rows& rows) { return row_size(rows); }
 template <class Rows>
@@ -755,6 +763,7 @@ void vr_vector(const Rows& rows, typename Rows::T* w, const typename Rows::T* w0
     if (m == 0) return;
     const double* mu = lazy_shift(rows);
     auto panel = make_panel(rows, panel_buffer, mu ? 3 : 2);  // e | u | m
+    panel.clear();
     for (i64 j = 0; j < d; j++) panel.at(j, 1) = u[j];
     if (mu)
         for (i64 j = 0; j < d; j++) panel.at(j, 2) = T(mu[j]);
@@ -860,99 +869,136 @@ inline void add_outer(const X* x, const double* y, i64 l, i64 ld, double* M) {
 }
 
 template <class Rows>
-void vr_block(const Rows& rows, typename Rows::T* W, const typename Rows::T* W0, const typename Rows::T* U,
-              const typename Rows::T* P, i64 ldP, const double* theta, i64 l, const i64* order, i64 m, double eta,
-              const double* rho, typename Rows::T* panel_buffer, typename Rows::T* scratch, double* small) {
+void load_panel(const Rows& rows, const typename Rows::T* U, i64 l, typename Rows::T* buffer) {
     using T = typename Rows::T;
-    const i64 d = rows.d, ld = quads(l);
-    if (m == 0) return;
     const double* mu = lazy_shift(rows);
-    auto panel = make_panel(rows, panel_buffer, 2 * l + (mu ? 1 : 0));  // E | U | m
-    for (i64 s = 0; s < small_size(l); s++) small[s] = 0;
-    double *A = small, *K = A + l * ld, *M = K + l * ld, *S = M + l * ld;  // W = W0 A + U S + m c^T + E, M = A - K
-    double *c_ = S + l * ld, *mE = c_ + ld, *mU = mE + ld, *zU = mU + ld, *y = zU + ld, *wide = y + ld;
-    T* x_ = reinterpret_cast<T*>(wide + SMALL_ROWS * ld);  // 2 l + 1 projections, padded
-    T* h = x_ + (2 * l + 16);
-    for (i64 s = 0; s < 2 * (2 * l + 16); s++) x_[s] = 0;
+    auto panel = make_panel(rows, buffer, block_columns(rows, l));
+    panel.clear();
+    for (i64 j = 0; j < rows.d; j++) {
+        for (i64 c = 0; c < l; c++) panel.at(j, l + c) = U[j * l + c];
+        if (mu) panel.at(j, 2 * l) = T(mu[j]);
+    }
+}
 
-    // Some rows at a time, so that they have reached the cache before wider loads ask for them.
+// The small matrices of vr_block, W = W0 A + U S + m c^T + E with K = W0^T W and M = A - K, and its vectors. Only where
+// they are: passed by value, so that what is written to them cannot change it.
+template <class T>
+struct BlockState {
+    i64 l, ld;
+    double *A, *K, *M, *S, *c, *mE, *mU, *zU, *y, *wide;
+    T *x, *h;  // projections of a row, and the step that E has not taken yet: 2 l + 1, padded
+
+    BlockState(double* small, i64 l_) : l(l_), ld(quads(l_)) {
+        for (i64 s = 0; s < small_size(l); s++) small[s] = 0;
+        A = small, K = A + l * ld, M = K + l * ld, S = M + l * ld;
+        c = S + l * ld, mE = c + ld, mU = mE + ld, zU = mU + ld, y = zU + ld, wide = y + ld;
+        x = reinterpret_cast<T*>(wide + SMALL_ROWS * ld), h = x + (2 * l + 16);
+        for (i64 s = 0; s < 2 * (2 * l + 16); s++) x[s] = 0;
+    }
+};
+
+// A = K = W0^T W, and E = W - W0 A into the panel. Some rows at a time, so that they have reached the cache before wider
+// loads ask for them.
+template <class Panel, class T>
+void fold_block(Panel& panel, const double* mu, const T* W, const T* W0, i64 d, const BlockState<T> b) {
+    const i64 l = b.l, ld = b.ld;
     for (i64 j0 = 0; j0 < d; j0 += SMALL_ROWS) {
         const i64 count = d - j0 < SMALL_ROWS ? d - j0 : SMALL_ROWS;
-        widen_rows(W + j0 * l, count, l, wide);
-        for (i64 j = 0; j < count; j++) add_outer(W0 + (j0 + j) * l, wide + j * ld, l, ld, A);
+        widen_rows(W + j0 * l, count, l, b.wide);
+        for (i64 j = 0; j < count; j++) add_outer(W0 + (j0 + j) * l, b.wide + j * ld, l, ld, b.A);
     }
     for (i64 s = 0; s < l * ld; s++) {
-        K[s] = A[s];
-        M[s] = -A[s];  // for now
+        b.K[s] = b.A[s];
+        b.M[s] = -b.A[s];  // for now
     }
     for (i64 j0 = 0; j0 < d; j0 += SMALL_ROWS) {
         const i64 count = d - j0 < SMALL_ROWS ? d - j0 : SMALL_ROWS;
-        widen_rows(W + j0 * l, count, l, wide);
+        widen_rows(W + j0 * l, count, l, b.wide);
         for (i64 j = j0; j < j0 + count; j++) {
-            double* e = wide + (j - j0) * ld;
-            row_times(W0 + j * l, M, l, ld, e);
-            for (i64 c = 0; c < l; c++) {
-                panel.at(j, c) = T(e[c]);
-                panel.at(j, l + c) = U[j * l + c];
-            }
-            if (!mu) continue;
-            panel.at(j, 2 * l) = T(mu[j]);
-            for (i64 c = 0; c < l; c++) {
-                mE[c] += mu[j] * double(panel.at(j, c));
-                mU[c] += mu[j] * double(U[j * l + c]);
+            double* e = b.wide + (j - j0) * ld;
+            row_times(W0 + j * l, b.M, l, ld, e);
+            for (i64 c = 0; c < l; c++) panel.at(j, c) = T(e[c]);
+            for (i64 c = 0; mu && c < l; c++) {
+                b.mE[c] += mu[j] * double(panel.at(j, c));
+                b.mU[c] += mu[j] * double(panel.at(j, l + c));
             }
         }
     }
-    for (i64 s = 0; s < l * ld; s++) M[s] = 0;
-    const double mm = mu ? inner(mu, mu, d) : 0;
+    for (i64 s = 0; s < l * ld; s++) b.M[s] = 0;
+}
 
+// W = W0 A + U S + m c^T + E.
+template <class Panel, class T>
+void unfold_block(Panel& panel, const double* mu, const T* W0, i64 d, const BlockState<T> b, T* W) {
+    const i64 l = b.l, ld = b.ld;
+    for (i64 j0 = 0; j0 < d; j0 += SMALL_ROWS) {
+        const i64 count = d - j0 < SMALL_ROWS ? d - j0 : SMALL_ROWS;
+        for (i64 j = j0; j < j0 + count; j++)
+            for (i64 c = 0; c < l; c++)
+                b.wide[(j - j0) * ld + c] = double(panel.at(j, c)) + (mu ? mu[j] * b.c[c] : 0);
+        for (i64 j = j0; j < j0 + count; j++) {
+            double* w = b.wide + (j - j0) * ld;
+            for (i64 c = 0; c < l; c++) b.x[c] = panel.at(j, l + c);
+            row_times(W0 + j * l, b.A, l, ld, w);
+            row_times(b.x, b.S, l, ld, w);
+            for (i64 c = 0; c < l; c++) W[j * l + c] = T(w[c]);
+        }
+    }
+}
+
+// One step with row i, whose products with the panel's columns are in b.x; leaves h for E += x h^T.
+template <class T>
+inline void block_step(const RowMap<T>& map, const double* mu, double mm, i64 i, const T* p, const double* theta,
+                       double eta, double rho, const BlockState<T> b) {
+    const i64 l = b.l, ld = b.ld;
+    const double a = map.a(i), shift = mu ? map.b(i) : 0, xm = mu ? double(b.x[2 * l]) : 0;
+    const double zm = a * (xm - shift * mm);
+    for (i64 c = 0; c < ld; c += 4) {
+        Quad::put(b.zU + c, a * (widen(b.x + l + c) - shift * Quad::get(b.mU + c)));
+        Quad::put(b.y + c, a * (widen(b.x + c) - shift * Quad::get(b.mE + c)) + zm * Quad::get(b.c + c));
+    }
+    row_times(p, b.M, l, ld, b.y);
+    row_times(b.zU, b.S, l, ld, b.y);  // y = z^T W - p^T K
+    for (i64 c = 0; c < l; c++) {
+        b.y[c] *= rho;
+        b.h[c] = T(eta * a * b.y[c]);
+        b.mE[c] += double(b.h[c]) * xm;
+        b.c[c] -= eta * a * shift * b.y[c];
+    }
+    for (i64 s = 0; s < l; s++) {
+        const double ps = eta * double(p[s]), ts = eta * theta[s];
+        for (i64 c = s * ld; c < (s + 1) * ld; c += 4) {
+            const Quad::V k = Quad::get(b.K + c), dk = ps * Quad::get(b.y + c - s * ld) + ts * k;
+            Quad::put(b.S + c, Quad::get(b.S + c) + eta * k);
+            Quad::put(b.K + c, k + dk);
+            Quad::put(b.M + c, Quad::get(b.M + c) - dk);
+        }
+    }
+}
+
+template <class Rows>
+void vr_block(const Rows& rows, typename Rows::T* W, const typename Rows::T* W0, typename Rows::T* panel_buffer,
+              const typename Rows::T* P, i64 ldP, const double* theta, i64 l, const i64* order, i64 m, double eta,
+              const double* rho, typename Rows::T* scratch, double* small) {
+    using T = typename Rows::T;
+    if (m == 0) return;
+    const double* mu = lazy_shift(rows);
+    const double mm = mu ? inner(mu, mu, rows.d) : 0;
+    auto panel = make_panel(rows, panel_buffer, block_columns(rows, l));
+    BlockState<T> state(small, l);
+    fold_block(panel, mu, W, W0, rows.d, state);
     auto last = raw_row(rows, order[0]);
     for (i64 t = 0; t < m; t++) {
         prefetch_far(rows, order, t, m);
         const i64 i = order[t];
         auto next = raw_row(rows, order[t + NEXT < m ? t + NEXT : t]);
         auto x = row_of(rows, i, t % 2 ? scratch : scratch + row_size(rows), next);
-        panel.advance(last, h, x, next, l, x_);
+        panel.advance(last, state.h, x, next, l, state.x);  // the last step's E += x h^T, on the same walk
         last = x;
-        const double a = rows.map.a(i), b = mu ? rows.map.b(i) : 0, xm = mu ? double(x_[2 * l]) : 0;
-        const double zm = a * (xm - b * mm), r = rho ? rho[i] : 1.0;
-        const T* p = P + i * ldP;
-        for (i64 c = 0; c < ld; c += 4) {
-            Quad::put(zU + c, a * (widen(x_ + l + c) - b * Quad::get(mU + c)));
-            Quad::put(y + c, a * (widen(x_ + c) - b * Quad::get(mE + c)) + zm * Quad::get(c_ + c));
-        }
-        row_times(p, M, l, ld, y);
-        row_times(zU, S, l, ld, y);  // y = z^T W - p^T K
-        for (i64 c = 0; c < l; c++) {
-            y[c] *= r;
-            h[c] = T(eta * a * y[c]);  // E += x h^T is left to the next step's walk
-            mE[c] += double(h[c]) * xm;
-            c_[c] -= eta * a * b * y[c];
-        }
-        for (i64 s = 0; s < l; s++) {
-            const double ps = eta * double(p[s]), ts = eta * theta[s];
-            for (i64 c = s * ld; c < (s + 1) * ld; c += 4) {
-                const Quad::V k = Quad::get(K + c), dk = ps * Quad::get(y + c - s * ld) + ts * k;
-                Quad::put(S + c, Quad::get(S + c) + eta * k);
-                Quad::put(K + c, k + dk);
-                Quad::put(M + c, Quad::get(M + c) - dk);
-            }
-        }
+        block_step(rows.map, mu, mm, i, P + i * ldP, theta, eta, rho ? rho[i] : 1.0, state);
     }
-    panel.update(last, h, l);
-
-    for (i64 j0 = 0; j0 < d; j0 += SMALL_ROWS) {
-        const i64 count = d - j0 < SMALL_ROWS ? d - j0 : SMALL_ROWS;
-        for (i64 j = j0; j < j0 + count; j++)
-            for (i64 c = 0; c < l; c++)
-                wide[(j - j0) * ld + c] = double(panel.at(j, c)) + (mu ? mu[j] * c_[c] : 0);
-        for (i64 j = j0; j < j0 + count; j++) {
-            double* w = wide + (j - j0) * ld;
-            row_times(W0 + j * l, A, l, ld, w);
-            row_times(U + j * l, S, l, ld, w);
-            for (i64 c = 0; c < l; c++) W[j * l + c] = T(w[c]);
-        }
-    }
+    panel.update(last, state.h, l);
+    unfold_block(panel, mu, W0, rows.d, state, W);
 }
 
 // z = a (x - b m) written out in full.
@@ -1010,6 +1056,7 @@ void oja_block(const Rows& rows, typename Rows::T* W, i64 l, const i64* order, i
     const i64 d = rows.d;
     const double* mu = lazy_shift(rows);
     auto panel = make_panel(rows, panel_buffer, l + (mu ? 1 : 0));  // G | m, with W = G + m c^T
+    panel.clear();
     double *c_ = small, *mG = c_ + l;
     T* x_ = reinterpret_cast<T*>(mG + l);
     T* h = x_ + (l + 16);
@@ -1050,8 +1097,9 @@ void oja_block(const Rows& rows, typename Rows::T* W, i64 l, const i64* order, i
     template void vr_vector(const Rows&, Rows::T*, const Rows::T*, const Rows::T*, const Rows::T*, const Rows::T*,  \
                             const Rows::T*, i64, const i64*, i64, double, const double*, Rows::T*, Rows::T*,        \
                             double*);                                                                               \
-    template void vr_block(const Rows&, Rows::T*, const Rows::T*, const Rows::T*, const Rows::T*, i64,              \
-                           const double*, i64, const i64*, i64, double, const double*, Rows::T*, Rows::T*, double*);               \
+    template void load_panel(const Rows&, const Rows::T*, i64, Rows::T*);                                           \
+    template void vr_block(const Rows&, Rows::T*, const Rows::T*, Rows::T*, const Rows::T*, i64, const double*,     \
+                           i64, const i64*, i64, double, const double*, Rows::T*, double*);                         \
     template void vr_gram_schmidt(const Rows&, Rows::T*, const Rows::T*, const Rows::T*, i64, i64, const i64*, i64, \
                                   double, const double*, Rows::T*);                                                 \
     template void oja_block(const Rows&, Rows::T*, i64, const i64*, i64, const double*, const double*, Rows::T*,    \

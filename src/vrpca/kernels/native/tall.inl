@@ -36,6 +36,10 @@ inline void copy_rows(const double* padded_rows, i64 count, i64 l, i64 ld, doubl
 
 template <class T>
 void cross(const T* W, i64 l, const T* U, i64 q, i64 d, double* H, double* buffer) {
+    if (l == 1 && q == 1) {
+        H[0] = inner(W, U, d);
+        return;
+    }
     const i64 ld = quads(q);
     double *w = buffer, *u = w + GROUP * l, *sum = u + GROUP * ld;
     zero(buffer, tall_size(l, q));
@@ -50,6 +54,16 @@ void cross(const T* W, i64 l, const T* U, i64 q, i64 d, double* H, double* buffe
 
 template <class T>
 void residual_gram(const T* W, const T* U, const double* theta, i64 l, i64 d, double* G, double* buffer) {
+    if (l == 1) {
+        double sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (i64 j = 0; j < d; j++) {
+            const double r = double(U[j]) - double(W[j]) * theta[0];
+            sum += r * r;
+        }
+        G[0] = sum;
+        return;
+    }
     const i64 ld = quads(l);
     double *w = buffer, *r = w + GROUP * l, *sum = r + GROUP * ld;
     zero(buffer, tall_size(l, l));

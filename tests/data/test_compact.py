@@ -1,0 +1,126 @@
+"""Empty columns of sparse data: left out where that pays, put back as zeros, and nothing else changes."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import vrpca
+from helpers import eps, sparse_matrix
+from vrpca.data import as_source
+from vrpca.data.compact import compacted, put_back
+from vrpca.data.moments import column_moments
+
+pytestmark = pytest.mark.reference
+
+
+def spread(X, d, rng):
+    """X's columns at random places among d, and those places."""
+    places = np.sort(rng.choice(d, X.shape[1], replace=False))
+    wide = sp.csr_array(X).tocoo()
+    return sp.csr_array((wide.data, (wide.row, places[wide.col])), shape=(X.shape[0], d)), places
+
+
+@pytest.mark.parametrize("fmt", ["csr", "csc"])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+def test_what_is_left_is_the_matrix_without_its_empty_columns(fmt, index, dtype, rng):
+    X = np.round(4 * sparse_matrix(40, 12, 0.6, rng)).astype(dtype)
+    wide, places = spread(X, 5000, rng)
+    wide = wide.asformat(fmt)
+    wide.indices, wide.indptr = wide.indices.astype(index), wide.indptr.astype(index)
+    before = [part.copy() for part in (wide.data, wide.indices, wide.indptr)]
+    source = as_source(wide)
+    moments = column_moments(source, None, 1)
+    smaller, its_moments, kept = compacted(source, moments, 2, 2)
+    np.testing.assert_array_equal(kept, places)
+    assert smaller.shape == (40, 12) and smaller.dtype == source.dtype
+    for start, block in smaller.blocks():
+        np.testing.assert_array_equal(block.toarray(), X[start : start + block.shape[0]])
+    np.testing.assert_array_equal(its_moments.mean, moments.mean[places])
+    np.testing.assert_array_equal(its_moments.variance, moments.variance[places])
+    for part, old in zip((wide.data, wide.indices, wide.indptr), before, strict=True):
+        np.testing.assert_array_equal(part, old)
+
+
+@pytest.mark.parametrize(
+    ("fmt", "d", "width", "pays"),
+    [("csr", 120, 1, False), ("csr", 120, 50, True), ("csr", 20000, 1, True), ("csc", 120, 1, True)],
+)
+def test_it_is_done_where_it_saves_more_than_it_takes(fmt, d, width, pays, rng):
+    """A copy of about 4800 indices against 5 vectors, or 5 blocks, of as many floats as there are empty columns."""
+    wide, _ = spread(sparse_matrix(600, 20, 0.4, rng), d, rng)
+    source = as_source(wide.asformat(fmt))
+    *_, kept = compacted(source, column_moments(source, None, 1), 1, width)
+    assert (kept is not None) == pays
+
+
+def test_it_is_not_done_where_too_few_columns_would_be_left(rng):
+    wide, _ = spread(sparse_matrix(60, 5, 0.6, rng), 3000, rng)
+    source = as_source(wide)
+    moments = column_moments(source, None, 1)
+    assert compacted(source, moments, 5, 7)[2] is not None
+    assert compacted(source, moments, 6, 7)[2] is None
+    found = vrpca.svd(wide, 8, random_state=0)
+    assert found.Vt.shape == (8, 3000)
+    np.testing.assert_allclose(found.Vt @ found.Vt.T, np.eye(8), atol=1e-12)
+
+
+def test_dense_data_stay_as_they_are(rng):
+    X = np.zeros((30, 500))
+    X[:, :5] = rng.standard_normal((30, 5))
+    source = as_source(X)
+    assert compacted(source, column_moments(source, None, 1), 1, 1)[0] is source
+
+
+def test_stored_zeros_count_as_entries(rng):
+    wide, _ = spread(sparse_matrix(30, 4, 0.7, rng), 1000, rng)
+    wide = sp.csr_array(
+        (np.append(wide.data, 0.0), np.append(wide.indices, 999), np.append(wide.indptr[:-1], wide.nnz + 1)),
+        shape=wide.shape,
+    )
+    source = as_source(wide)
+    smaller, _, kept = compacted(source, column_moments(source, None, 1), 1, 1)
+    assert kept[-1] == 999 and smaller.shape[1] == len(kept)
+
+
+def test_put_back():
+    Vt = np.array([[1, 2], [3, 4]], np.float32)
+    np.testing.assert_array_equal(put_back(Vt, np.array([1, 3]), 5), [[0, 1, 0, 2, 0], [0, 3, 0, 4, 0]])
+    assert put_back(Vt, None, 2) is Vt
+
+
+@pytest.mark.parametrize("fmt", ["csr", "csc", "csr int16"])
+@pytest.mark.parametrize(("n", "d"), [(200, 20), (20, 200)], ids=["tall", "wide"])
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize("solver", ["vr", "auto"])
+def test_the_answer_is_that_of_the_columns_with_entries(fmt, n, d, center, scale, solver, rng):
+    X = np.round(9 * sparse_matrix(n, d, 0.5, rng) * np.geomspace(1, 0.1, d) ** 2 * 4)
+    wide, places = spread(X, 4000, rng)
+    wide = wide.astype(np.int16) if fmt == "csr int16" else wide.asformat(fmt)
+    weights = rng.uniform(0.5, 2, n)
+    options = {"center": center, "scale": scale, "sample_weight": weights, "solver": solver, "tol": 1e-11}
+    options |= {"random_state": 0, "max_passes": 3000}
+    plain = vrpca.svd(X.astype(wide.dtype), 2, **options)
+    start = rng.standard_normal((2, 4000))
+    for found in (vrpca.svd(wide, 2, **options), vrpca.svd(wide, 2, start=start, **options)):
+        tol = 1e-5 + 100 * eps(found.Vt.dtype)
+        assert found.converged and found.Vt.shape == (2, 4000)
+        np.testing.assert_allclose(found.s, plain.s, rtol=tol)
+        np.testing.assert_allclose(found.Vt[:, places], plain.Vt, atol=100 * tol)
+        np.testing.assert_allclose(found.U, plain.U, atol=100 * tol)
+        assert np.count_nonzero(np.delete(found.Vt, places, axis=1)) == 0
+        assert found.rank_limit == min(n, 4000)
+        for name in ("mean", "scale"):
+            if getattr(plain, name) is not None:
+                np.testing.assert_allclose(getattr(found, name)[places], getattr(plain, name), atol=1e-12)
+                assert getattr(found, name).shape == (4000,)
+
+
+def test_a_fraction_of_the_variance(rng):
+    X = sparse_matrix(300, 15, 0.6, rng) * np.geomspace(1, 0.1, 15)
+    wide, _ = spread(X, 3000, rng)
+    found, plain = (vrpca.pca(data, 0.8, solver="vr", random_state=0, max_passes=2000) for data in (wide, X))
+    assert len(found.s) == len(plain.s)
+    np.testing.assert_allclose(found.s, plain.s, rtol=1e-6)
+    assert found.Vt.shape[1] == 3000
