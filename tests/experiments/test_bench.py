@@ -173,6 +173,13 @@ def test_certificates_are_compared_with_the_truth(play):
     assert any("in 0 of 2 runs" in note for note in contest_table(found).notes)
 
 
+@pytest.mark.parametrize(("load", "warned"), [(None, False), (1.5, False), (2.5, True)])
+def test_a_busy_machine_is_noted(play, monkeypatch, load, warned):
+    monkeypatch.setattr(measure, "load_average", lambda: load)
+    found, *_ = play(climbing, [Contender("a", RANDOMIZED)])
+    assert any("load average up to 2.5" in note for note in contest_table(found).notes) is warned
+
+
 def test_contenders_by_name():
     assert ours("vr:oversample=4:sampling=norm").options == {"solver": "vr", "oversample": 4, "sampling": "norm"}
     names = [rival.name for rival in contenders(["auto", "vr"], ["PROPACK", "fb"])]

@@ -135,10 +135,15 @@ def measure(
     if known is not None:
         return known
     job = asked | {"path": data.path, "sparse": data.sparse, "eigenvalues": [float(x) for x in eigenvalues]}
-    result = asked | launch(job)
+    result = asked | {"load": load_average()} | launch(job)
     say(f"{data.name} k={k}  {contender} {setting or ''}: {outcome(result)}")
     log.add(result)
     return result
+
+
+def load_average() -> float | None:
+    """How many processes wanted a core during the last minute; None where the system does not say."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
 def launch(job: dict[str, Any]) -> Result:

@@ -21,7 +21,7 @@ from vrpca.experiments.measure import Result
 PACKAGES = ("vrpca", "numpy", "scipy", "scikit-learn", "primme", "fbpca", "dask")
 COLUMNS = ("s", "ratio", "passes", "MB", "truth")
 DESCRIPTION = ("data", "k", "contender", "setting", "status", "threads", "repeats", "message")
-FLAT = (*DESCRIPTION, "seconds", "passes", "memory", "truth", "certificate", "converged")
+FLAT = (*DESCRIPTION, "load", "seconds", "passes", "memory", "truth", "certificate", "converged")
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,9 @@ def _notes(contest: Contest) -> list[str]:
     checked = [honest(result) for result in contest.results if honest(result) is not None]
     if checked:
         notes.append(f"vrpca: truth within the certificate in {sum(map(bool, checked))} of {len(checked)} runs")
+    load = max((r["load"] or 0.0 for r in contest.results), default=0.0)
+    if any(r["load"] is not None and r["load"] > r["threads"] + 1 for r in contest.results):
+        notes.append(f"the machine had other work to do (load average up to {load:.1f}): do not trust these times")
     lowest = min((r["truth"] for r in contest.results if r["status"] == "ok"), default=0.0)
     if lowest < -1e-11:
         notes.append(f"a contender beat the reference by {-lowest:.0e}: the reference is not the optimum")
