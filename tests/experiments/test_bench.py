@@ -7,9 +7,9 @@ import pytest
 
 from vrpca.errors import DataError, OptionError
 from vrpca.experiments import bench, measure
-from vrpca.experiments.bench import Contender, contenders, contest, fastest, honest, ours
+from vrpca.experiments.bench import contenders, contest, fastest, honest, ours
 from vrpca.experiments.datasets import prepare
-from vrpca.experiments.measure import Conditions, Log
+from vrpca.experiments.measure import Conditions, Contender, Log, Session
 from vrpca.experiments.peers import PEERS
 from vrpca.experiments.summary import contest_table
 
@@ -40,8 +40,8 @@ def play(monkeypatch, data, tmp_path):
 
         monkeypatch.setattr(measure, "launch", launch)
         lines = []
-        conditions = Conditions(threads=1, timeout=timeout)
-        found = contest(data, 2, rivals, targets, conditions, log or Log(), tmp_path, lines.append)
+        session = Session(Conditions(threads=1, timeout=timeout), log or Log(), tmp_path, lines.append)
+        found = contest(data, 2, rivals, targets, session)
         return found, jobs, lines
 
     return run
@@ -95,12 +95,11 @@ def test_failures_are_reported_and_not_fatal(play, status, tried):
     assert any("no luck" in note for note in table.notes)
 
 
-def test_real_failures(data):
+def test_real_failures(data, tmp_path):
     """In processes of their own: a peer that raises, and one that takes too long."""
     for timeout, status in ((60.0, "error"), (0.01, "timeout")):
-        conditions = Conditions(threads=1, repeats=1, timeout=timeout)
-        args = ("raises", RANDOMIZED, {"n_iter": -1}, data, 2, np.ones(2), conditions, Log(), lambda line: None)
-        result = measure.measure(*args)
+        session = Session(Conditions(threads=1, repeats=1, timeout=timeout), Log(), tmp_path, print)
+        result = session.measure(Contender("raises", RANDOMIZED), {"n_iter": -1}, data, 2, np.ones(2))
         assert result["status"] == status and result["message"]
 
 
@@ -207,7 +206,7 @@ def test_bad_options(call, word):
 
 def test_k_out_of_range(data, tmp_path):
     with pytest.raises(OptionError, match="k = 61"):
-        contest(data, 61, [], TARGETS, Conditions(1), Log(), tmp_path, print)
+        contest(data, 61, [], TARGETS, Session(Conditions(1), Log(), tmp_path, print))
 
 
 def test_the_bench_module_names_no_solver():

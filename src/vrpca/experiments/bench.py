@@ -9,29 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from vrpca.errors import OptionError
 from vrpca.experiments.datasets import Prepared
-from vrpca.experiments.measure import FINAL, Conditions, Log, Result, Say, measure
-from vrpca.experiments.peers import PEERS, Task, installed
+from vrpca.experiments.measure import FINAL, Contender, Result, Session
+from vrpca.experiments.peers import PEERS, Setting, Task, installed
 from vrpca.experiments.truth import reference
 
 TARGETS = (1e-3, 1e-6, 1e-10)
 ROUNDING = 1e-14  # of a suboptimality that is computed in double precision
-
-
-@dataclass(frozen=True)
-class Contender:
-    """A peer with options that all its settings share, under a name of its own."""
-
-    name: str
-    peer: str
-    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,29 +97,21 @@ def honest(result: Result) -> bool | None:
     return bool(result["truth"] <= result["certificate"] + ROUNDING)
 
 
-def contest(
-    data: Prepared,
-    k: int,
-    rivals: Sequence[Contender],
-    targets: Sequence[float],
-    conditions: Conditions,
-    log: Log,
-    cache: Path,
-    say: Say,
-) -> Contest:
+def contest(data: Prepared, k: int, rivals: Sequence[Contender], targets: Sequence[float], session: Session) -> Contest:
     """Let everybody climb."""
     if not 1 <= k <= min(data.shape):
         raise OptionError(f"k = {k} does not suit {data.name}, which is {data.shape[0]} x {data.shape[1]}.")
-    eigenvalues = reference(data, k, cache)
+    optimum = reference(data, k, session.cache)
     task = Task(data.shape, data.sparse, data.center, k)
     results, absent = [], {}
     for rival in rivals:
         why = why_absent(rival, task)
         if why:
             absent[rival.name] = why
-            say(f"{data.name} k={k}  {rival.name}: {why}")
+            session.say(f"{data.name} k={k}  {rival.name}: {why}")
         else:
-            results += climb(rival, task, data, eigenvalues, targets, conditions, log, say)
+            ladder = PEERS[rival.peer].ladder(task, targets)
+            results += climb(rival, ladder, data, k, optimum, min(targets), session)
     return Contest(data, k, tuple(sorted(targets, reverse=True)), tuple(rivals), results, absent)
 
 
@@ -144,22 +126,20 @@ def why_absent(rival: Contender, task: Task) -> str:
 
 def climb(
     rival: Contender,
-    task: Task,
+    ladder: Sequence[Setting],
     data: Prepared,
-    eigenvalues: np.ndarray,
-    targets: Sequence[float],
-    conditions: Conditions,
-    log: Log,
-    say: Say,
+    k: int,
+    optimum: np.ndarray,
+    target: float,
+    session: Session,
 ) -> list[Result]:
-    """Results of one contender, up to the first setting that reaches the smallest target."""
+    """Results of one contender, up to the first setting that reaches the target."""
     results = []
-    for rung in PEERS[rival.peer].ladder(task, targets):
-        setting = {**rival.options, **rung}
-        result = measure(rival.name, rival.peer, setting, data, task.k, eigenvalues, conditions, log, say)
+    for rung in ladder:
+        result = session.measure(rival, rung, data, k, optimum)
         results.append(result)
         if honest(result) is False:
-            say(f"  its certificate was {result['certificate']:.1e}: BELOW THE TRUTH")
-        if result["status"] in FINAL or reaches(result, min(targets)):
+            session.say(f"  its certificate was {result['certificate']:.1e}: BELOW THE TRUTH")
+        if result["status"] in FINAL or reaches(result, target):
             break
     return results

@@ -16,7 +16,7 @@ from vrpca.errors import DataError, OptionError
 
 if TYPE_CHECKING:
     from vrpca.experiments.datasets import Prepared
-    from vrpca.experiments.measure import Conditions, Log, Result
+    from vrpca.experiments.measure import Conditions, Result, Session
     from vrpca.experiments.summary import Table
 
 QUICK = (("mnist", 6), ("rcv1", 3), ("news20", 6), ("power-law", 10), ("flat", 1))  # those whose files are there
@@ -68,7 +68,7 @@ def peers(
     k: K = None,
     solvers: Solvers = "auto",
     only: Annotated[
-        str | None, typer.Option("--peers", help="Only peers whose names contain one of these words.")
+        str | None, typer.Option("--peers", help="Only peers whose names contain one of these words; empty for none.")
     ] = None,
     targets: Annotated[str, typer.Option(help="Suboptimalities to reach.")] = "1e-3,1e-6,1e-10",
     center: Center = True,
@@ -88,13 +88,13 @@ def peers(
 
     wanted = _targets(targets)
     rivals = bench.contenders(solvers.split(","), None if only is None else [w for w in only.split(",") if w])
-    conditions, log = _start(threads, repeats, timeout, seed, out, "peers", resume)
-    with _cache(cache) as store:
-        tasks = _tasks(data, k, store, folder, size, center)
-        contests = [bench.contest(d, c, rivals, wanted, conditions, log, store, _say(quiet)) for d, c in tasks]
+    conditions = _conditions(threads, repeats, timeout, seed)
+    with _session(conditions, cache, out, "peers", resume, quiet) as session:
+        tasks = _tasks(data, k, session.cache, folder, size, center)
+        contests = [bench.contest(prepared, number, rivals, wanted, session) for prepared, number in tasks]
     tables = [summary.contest_table(contest) for contest in contests]
     draw = _drawing(out, "peers", lambda path: plots.time_against_accuracy(contests, path))
-    _finish(out, "peers", "This package and its peers", PEERS_ABOUT, conditions, tables, log.results, draw)
+    _finish(out, "peers", "This package and its peers", PEERS_ABOUT, conditions, tables, session.log.results, draw)
 
 
 @app.command()
@@ -117,11 +117,11 @@ def growth(
     from vrpca.experiments.growth import growth_tables
 
     small, rivals = _small(size), [bench.ours(solver) for solver in solvers.split(",")]
-    conditions, log = _start(threads, repeats, timeout, seed, out, "growth", resume)
-    with _cache(cache) as store:
-        series = measured(rivals, _targets(str(target))[0], store, small, conditions, log, _say(quiet))
+    conditions = _conditions(threads, repeats, timeout, seed)
+    with _session(conditions, cache, out, "growth", resume, quiet) as session:
+        series = measured(rivals, _targets(str(target))[0], small, session)
     draw = _drawing(out, "growth", lambda path: plots.growth_plot(series, path))
-    _finish(out, "growth", "Growth", GROWTH_ABOUT, conditions, growth_tables(series), log.results, draw)
+    _finish(out, "growth", "Growth", GROWTH_ABOUT, conditions, growth_tables(series), session.log.results, draw)
 
 
 @app.command()
@@ -153,10 +153,10 @@ def passes(
     if dtype not in ("float32", "float64"):
         raise OptionError(f"--dtype {dtype} is not known: use float32 or float64.")
     rivals = [bench.ours(solver) for solver in solvers.split(",")]
-    conditions, log = _start(threads, 1, timeout, seed, out, "passes", resume, dtype)
-    with _cache(cache) as store:
-        tasks = _tasks(data, k, store, folder, size, center, default=IN_PASSES)
-        results = counted(tasks, rivals, _targets(str(target))[0], oversample, store, conditions, log, _say(quiet))
+    conditions = _conditions(threads, 1, timeout, seed, dtype)
+    with _session(conditions, cache, out, "passes", resume, quiet) as session:
+        tasks = _tasks(data, k, session.cache, folder, size, center, default=IN_PASSES)
+        results = counted(tasks, rivals, _targets(str(target))[0], oversample, session)
     _finish(out, "passes", "Passes", PASSES_ABOUT, conditions, [passes_table(results, target)], results, None)
 
 
@@ -179,24 +179,26 @@ def _small(size: str) -> bool:
     return size == "small"
 
 
-def _start(
-    threads: int | None,
-    repeats: int,
-    timeout: float,
-    seed: int,
-    out: Path | None,
-    name: str,
-    resume: bool,
-    dtype: str | None = None,
-) -> tuple[Conditions, Log]:
-    """What everybody's runs have in common, and where they are written down."""
-    from vrpca.experiments.measure import Conditions, Log
+def _conditions(threads: int | None, repeats: int, timeout: float, seed: int, dtype: str | None = None) -> Conditions:
+    from vrpca.experiments.measure import Conditions
     from vrpca.threads import n_threads
+
+    return Conditions(n_threads(threads), repeats, timeout, seed, dtype)
+
+
+@contextmanager
+def _session(
+    conditions: Conditions, cache: Path | None, out: Path | None, name: str, resume: bool, quiet: bool
+) -> Iterator[Session]:
+    """A series of measurements, written down in --out; without --cache, what is prepared for it vanishes."""
+    from vrpca.experiments.measure import Log, Session
 
     if resume and out is None:
         raise OptionError("--resume goes on with a run that --out holds: name that folder.")
-    conditions = Conditions(n_threads(threads), repeats, timeout, seed, dtype)
-    return conditions, Log(None if out is None else _folder(out) / f"{name}.jsonl", resume=resume)
+    log = Log(None if out is None else _folder(out) / f"{name}.jsonl", resume=resume)
+    say = (lambda line: None) if quiet else lambda line: print(line, file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(prefix="vrpca-bench-") as temporary:
+        yield Session(conditions, log, Path(temporary) if cache is None else _folder(cache), say)
 
 
 def _folder(path: Path) -> Path:
@@ -205,16 +207,6 @@ def _folder(path: Path) -> Path:
     except OSError as error:
         raise DataError(f"{path} cannot be made a folder ({error.strerror}): name another one.") from error
     return path
-
-
-@contextmanager
-def _cache(path: Path | None) -> Iterator[Path]:
-    """The folder for prepared data: the user's, or one that vanishes."""
-    if path is not None:
-        yield _folder(path)
-        return
-    with tempfile.TemporaryDirectory(prefix="vrpca-bench-") as temporary:
-        yield Path(temporary)
 
 
 def _tasks(
@@ -252,10 +244,6 @@ def _numbers(k: str | None) -> tuple[int, ...] | None:
 
 
 # -------------------------------------------------------------------------------------------------------- results
-
-
-def _say(quiet: bool) -> Any:
-    return (lambda line: None) if quiet else lambda line: print(line, file=sys.stderr, flush=True)
 
 
 def _drawing(out: Path | None, name: str, draw: Any) -> str | None:

@@ -83,7 +83,8 @@ class Prepared:
         """One line that says what the data are."""
         n, d = self.shape
         kind = f"CSR, {self.nnz} nonzeros" if self.sparse else "dense"
-        return f"{self.name}: {n} x {d} {self.dtype}, {kind}, {self.center}"
+        about = f" ({self.about})" if self.about else ""
+        return f"{self.name}{about}: {n} x {d} {self.dtype}, {kind}, {self.center}"
 
 
 # ------------------------------------------------------------------------------------------------------ real data

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vrpca.experiments.bench import Contender
 from vrpca.experiments.datasets import CENTRED, UNCENTRED, Prepared, bag_of_words, gaussian, stored
-from vrpca.experiments.measure import Conditions, Log, Result, Say, measure
+from vrpca.experiments.measure import Contender, Result, Session
 from vrpca.experiments.summary import Table
 from vrpca.experiments.truth import reference
 
@@ -71,16 +70,13 @@ def growing(cache: Path, small: bool) -> list[tuple[str, Prepared]]:
     return sets
 
 
-def growth(
-    rivals: Sequence[Contender], target: float, cache: Path, small: bool, conditions: Conditions, log: Log, say: Say
-) -> list[Series]:
+def growth(rivals: Sequence[Contender], target: float, small: bool, session: Session) -> list[Series]:
     """Measure all sizes."""
     results: dict[tuple[str, str], list[Result]] = {}
-    for kind, data in growing(cache, small):
-        eigenvalues = reference(data, K, cache)
+    for kind, data in growing(session.cache, small):
+        optimum = reference(data, K, session.cache)
         for rival in rivals:
-            setting = {**rival.options, "tol": target}
-            result = measure(rival.name, rival.peer, setting, data, K, eigenvalues, conditions, log, say)
+            result = session.measure(rival, {"tol": target}, data, K, optimum)
             results.setdefault((kind, rival.name), []).append(result)
     return [Series(kind, name, found) for (kind, name), found in results.items()]
 

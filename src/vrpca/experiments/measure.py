@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,15 @@ class Conditions:
             raise OptionError(
                 f"threads = {self.threads}, repeats = {self.repeats}, timeout = {self.timeout:g}: all must be positive."
             )
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A peer with options that all its settings share, under a name of its own."""
+
+    name: str
+    peer: str
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 class Log:
@@ -103,42 +112,41 @@ def _identity(result: Result) -> str:
     return json.dumps([result[name] for name in SAME], sort_keys=True)
 
 
-def measure(
-    contender: str,
-    peer: str,
-    setting: dict[str, Any],
-    data: Prepared,
-    k: int,
-    eigenvalues: np.ndarray,
-    conditions: Conditions,
-    log: Log,
-    say: Say,
-) -> Result:
-    """One measurement, from the log or by a process of its own."""
-    asked = {
-        "data": data.name,
-        "key": data.key,
-        "shape": list(data.shape),
-        "nnz": data.nnz,
-        "center": data.center,
-        "k": k,
-        "contender": contender,
-        "peer": peer,
-        "setting": setting,
-        "threads": conditions.threads,
-        "seed": conditions.seed,
-        "dtype": conditions.dtype,
-        "repeats": conditions.repeats,
-        "timeout": conditions.timeout,
-    }
-    known = log.find(asked, conditions.timeout)
-    if known is not None:
-        return known
-    job = asked | {"path": data.path, "sparse": data.sparse, "eigenvalues": [float(x) for x in eigenvalues]}
-    result = asked | {"load": load_average()} | launch(job)
-    say(f"{data.name} k={k}  {contender} {setting or ''}: {outcome(result)}")
-    log.add(result)
-    return result
+@dataclass(frozen=True)
+class Session:
+    """A series of measurements: under which conditions, written down where, prepared where, and told to whom."""
+
+    conditions: Conditions
+    log: Log
+    cache: Path
+    say: Say
+
+    def measure(self, rival: Contender, rung: dict[str, Any], data: Prepared, k: int, optimum: np.ndarray) -> Result:
+        """One measurement of a contender with one of its settings: from the log, or by a process of its own."""
+        asked = self._asked(rival, rung, data, k)
+        known = self.log.find(asked, self.conditions.timeout)
+        if known is not None:
+            return known
+        job = asked | {"path": data.path, "sparse": data.sparse, "eigenvalues": [float(value) for value in optimum]}
+        result = asked | {"load": load_average()} | launch(job)
+        self.say(f"{data.name} k={k}  {rival.name} {rung or ''}: {outcome(result)}")
+        self.log.add(result)
+        return result
+
+    def _asked(self, rival: Contender, rung: dict[str, Any], data: Prepared, k: int) -> Result:
+        """What is measured: everything that a reader of the result has to know."""
+        return {
+            "data": data.name,
+            "key": data.key,
+            "shape": list(data.shape),
+            "nnz": data.nnz,
+            "center": data.center,
+            "k": k,
+            "contender": rival.name,
+            "peer": rival.peer,
+            "setting": {**rival.options, **rung},
+            **asdict(self.conditions),
+        }
 
 
 def load_average() -> float | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from vrpca.experiments.bench import Contender
 from vrpca.experiments.datasets import Prepared
-from vrpca.experiments.measure import Conditions, Log, Result, Say, measure
+from vrpca.experiments.measure import Contender, Result, Session
 from vrpca.experiments.summary import Table
 from vrpca.experiments.truth import reference
+
+MAX_PASSES = 1000
 
 
 def default_oversample(k: int) -> int:
@@ -22,20 +22,17 @@ def passes(
     rivals: Sequence[Contender],
     target: float,
     oversample: int | None,
-    cache: Path,
-    conditions: Conditions,
-    log: Log,
-    say: Say,
+    session: Session,
 ) -> list[Result]:
     """Let each solver go down to the target on each task."""
     results = []
     for data, k in tasks:
         extra = min(default_oversample(k) if oversample is None else oversample, min(data.shape) - k)
-        eigenvalues = reference(data, k, cache)
+        optimum = reference(data, k, session.cache)
         for rival in rivals:
-            setting = {"oversample": extra, "max_passes": 1000, **rival.options, "tol": target}
-            result = measure(rival.name, rival.peer, setting, data, k, eigenvalues, conditions, log, say)
-            results.append(result | {"optimum": float(eigenvalues.sum())})
+            rung = {"oversample": extra, "tol": target, "max_passes": rival.options.get("max_passes", MAX_PASSES)}
+            result = session.measure(rival, rung, data, k, optimum)
+            results.append(result | {"optimum": float(optimum.sum())})
     return results
 
 

@@ -181,10 +181,10 @@ class SklearnIncrementalPCA(Peer):
         return "always centres" if task.center == UNCENTRED else ""
 
     def ladder(self, task: Task, targets: Sequence[float]) -> list[Setting]:
-        """Batches of 1, 5 (the default) and 25 times the columns, and everything at once if that is small."""
+        """Batches of 1, 5 (the default) and 25 times the columns, and everything at once if that is small or short."""
         n, d = task.shape
         sizes = [size for size in (d, 5 * d, 25 * d) if task.k <= size < n]
-        return [{"batch_size": size} for size in [*sizes, *([n] if n * d <= 10**8 else [])]]
+        return [{"batch_size": size} for size in [*sizes, *([n] if n * d <= 10**8 or not sizes else [])]]
 
     def solve(self, X: Any, task: Task, setting: Setting, threads: int, seed: int) -> Answer:
         """Fit the estimator."""

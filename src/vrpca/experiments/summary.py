@@ -87,8 +87,8 @@ def _cells(contest: Contest, contender: str, target: float) -> list[str]:
 
 def _why_not(contest: Contest, contender: str) -> str:
     """Why a target was not reached: the last thing that happened."""
-    last = [r for r in contest.results if r["contender"] == contender][-1]
-    return "missed" if last["status"] == "ok" else str(last["status"])
+    last = [r["status"] for r in contest.results if r["contender"] == contender][-1]
+    return "missed" if last == "ok" else str(last)
 
 
 def _notes(contest: Contest) -> list[str]:
