@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from helpers import matrix_with_spectrum
 from vrpca.experiments import child
 from vrpca.experiments.datasets import CENTRED, TO_CENTRE, UNCENTRED
-from vrpca.experiments.peers import PEERS, Counter, Task, installed, operand
+from vrpca.experiments.peers import PEERS, Counter, Task, count, installed, operand, solve
 from vrpca.experiments.truth import leading_eigenvalues, suboptimality
 
 SPECTRUM = 10 * 0.7 ** np.arange(30)
@@ -42,13 +42,13 @@ def test_each_reaches_the_optimum(name, sparse, center, X):
     centred = center != UNCENTRED
     optimum = leading_eigenvalues(X, 3, centred)
     for setting in peer.ladder(task, [1e-3, 1e-6]):
-        answer = peer.solve(X, task, setting, threads=1, seed=0)
+        answer = solve(peer, X, task, setting, threads=1, seed=0)
         assert answer.Vt.shape == (3, 30)
         reached = suboptimality(X, answer.Vt.T, centred, optimum)
         if reached < 1e-6:
             break
     assert reached < 1e-6
-    passes = answer.passes if answer.passes is not None else peer.count(X, task, setting, 0)
+    passes = answer.passes if answer.passes is not None else count(peer, X, task, setting, 0)
     assert passes is not None and passes >= 1
 
 
@@ -85,6 +85,16 @@ def test_implicit_centring(X, kind, rng):
         (A.H @ U[:, 0], Z.T @ U[:, 0]),
     ):
         np.testing.assert_allclose(got, expected, atol=2e-4)
+
+
+def test_a_setting_may_ask_for_double_precision(X):
+    peer, task = PEERS["scipy svds propack"], task_of(X, CENTRED)
+    setting = {"tol": 0.0, "maxiter": 30}
+    single = solve(peer, X, task, setting, 1, 0)
+    double = solve(peer, X, task, {**setting, "dtype": "float64"}, 1, 0)
+    assert (single.Vt.dtype, double.Vt.dtype) == (np.float32, np.float64)
+    exact = count(peer, X.astype(np.float64), task, setting, 0)
+    assert count(peer, X, task, {**setting, "dtype": "float64"}, 0) == exact + 1
 
 
 def job(tmp_path, X, peer, setting, **more):

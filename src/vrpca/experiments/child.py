@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from vrpca.experiments.datasets import UNCENTRED, load
-from vrpca.experiments.peers import PEERS, Answer, Peer, Setting, Task, small_task
+from vrpca.experiments.peers import PEERS, Answer, Peer, Setting, Task, count, small_task, solve
 from vrpca.experiments.truth import suboptimality
 
 ENOUGH = 20.0  # seconds of repeats after which no other one is begun
@@ -45,14 +45,14 @@ def run(job: dict[str, Any]) -> None:
     found |= {"status": "ok", "passes": answer.passes} | answer.notes
     _say(found)
     if answer.passes is None:
-        _say(found | {"passes": peer.count(X, task, setting, seed)})
+        _say(found | {"passes": count(peer, X, task, setting, seed)})
 
 
 def _warm_up(peer: Peer, task: Task, setting: Setting, threads: int) -> None:
     """A first call on a small matrix: imports and thread pools are not what is measured."""
     X, small = small_task(task)
     try:
-        peer.solve(X, small, setting, threads, 0)
+        solve(peer, X, small, setting, threads, 0)
     except Exception:  # a setting may be too large for it
         return
 
@@ -64,7 +64,7 @@ def _timed(peer: Peer, X: Any, task: Task, job: dict[str, Any]) -> tuple[Answer,
     memory = 0
     while len(times) < job["repeats"] and sum(times) < ENOUGH:
         began = time.perf_counter()
-        answer = peer.solve(X, task, job["setting"], job["threads"], job["seed"])
+        answer = solve(peer, X, task, job["setting"], job["threads"], job["seed"])
         times.append(time.perf_counter() - began)
         memory = memory or max(peak() - baseline, 1)
     return answer, {"seconds": min(times), "times": times, "memory": memory}

@@ -19,7 +19,9 @@ from vrpca.experiments.datasets import CENTRED, TO_CENTRE, UNCENTRED
 
 Setting = dict[str, Any]
 POWERS = (0, 1, 2, 4, 7, 12, 20)  # power iterations of the randomized methods
-TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 0.0)
+DOUBLE: Setting = {"dtype": "float64"}  # a copy in double precision, its cost included: float32 has its limits
+TOLERANCES: list[Setting] = [{"tol": tol} for tol in (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 0.0)]
+TOLERANCES += [{"tol": tol, **DOUBLE} for tol in (1e-3, 1e-6, 0.0)]
 WIDEST = 12_000  # columns up to which a d x d matrix is thought of
 
 
@@ -66,6 +68,26 @@ class Peer:
     def count(self, X: Any, task: Task, setting: Setting, seed: int) -> float | None:
         """Readings of the data, counted apart from the timed run; None if they cannot be counted."""
         return None
+
+
+def solve(peer: Peer, X: Any, task: Task, setting: Setting, threads: int, seed: int) -> Answer:
+    """Solve with a setting, which may ask for another type of numbers."""
+    X, options = _in_type(X, setting)
+    return peer.solve(X, task, options, threads, seed)
+
+
+def count(peer: Peer, X: Any, task: Task, setting: Setting, seed: int) -> float | None:
+    """Readings of the data with a setting, the one for another type of numbers included."""
+    Z, options = _in_type(X, setting)
+    passes = peer.count(Z, task, options, seed)
+    return None if passes is None else passes + ("dtype" in setting)
+
+
+def _in_type(X: Any, setting: Setting) -> tuple[Any, Setting]:
+    """X in the type that the setting names, and the rest of the setting."""
+    options = dict(setting)
+    dtype = options.pop("dtype", None)
+    return (X if dtype is None else X.astype(dtype)), options
 
 
 def installed(peer: Peer) -> bool:
@@ -122,15 +144,14 @@ class SklearnPCA(Peer):
         if self.solver == "randomized":
             return [{"iterated_power": q} for q in POWERS]
         if self.solver == "arpack":
-            return [{"tol": tol} for tol in TOLERANCES]
-        return [{}, {"dtype": "float64"}]
+            return list(TOLERANCES)
+        return [{}, DOUBLE]
 
     def solve(self, X: Any, task: Task, setting: Setting, threads: int, seed: int) -> Answer:
         """Fit the estimator."""
         from sklearn.decomposition import PCA
 
-        X, options = _in_type(X, setting)
-        return Answer(PCA(task.k, svd_solver=self.solver, random_state=seed, **options).fit(X).components_)
+        return Answer(PCA(task.k, svd_solver=self.solver, random_state=seed, **setting).fit(X).components_)
 
     def count(self, X: Any, task: Task, setting: Setting, seed: int) -> float | None:
         """Products, plus what the estimator reads for means and variances."""
@@ -157,7 +178,7 @@ class SklearnTruncatedSVD(Peer):
         """Power iterations or tolerances."""
         if self.algorithm == "randomized":
             return [{"n_iter": q} for q in POWERS]
-        return [{"tol": tol} for tol in TOLERANCES]
+        return list(TOLERANCES)
 
     def solve(self, X: Any, task: Task, setting: Setting, threads: int, seed: int) -> Answer:
         """Fit the estimator."""
@@ -215,7 +236,7 @@ class Svds(Peer):
         if self.solver == "lobpcg":
             return [{"tol": tol, "maxiter": m} for tol, m in ((1e-1, 20), (1e-2, 50), (1e-4, 200), (1e-8, 1000))]
         room = {"maxiter": min(*task.shape, max(10 * task.k, 100))} if self.solver == "propack" else {}
-        return [{"tol": tol, **room} for tol in TOLERANCES]
+        return [{**rung, **room} for rung in TOLERANCES]
 
     def solve(self, X: Any, task: Task, setting: Setting, threads: int, seed: int) -> Answer:
         """Only the right vectors are asked for."""
@@ -237,7 +258,8 @@ class Primme(Peer):
 
     def ladder(self, task: Task, targets: Sequence[float]) -> list[Setting]:
         """Tolerances on the residual, relative to the largest singular value."""
-        return [{"tol": tol} for tol in (1e-1, 1e-2, 1e-3, 1e-4, 1e-6)]
+        rungs = [{"tol": tol} for tol in (1e-1, 1e-2, 1e-3, 1e-4, 1e-6)]
+        return [*rungs, *({"tol": tol, **DOUBLE} for tol in (1e-4, 1e-6, 1e-8))]
 
     def solve(self, X: Any, task: Task, setting: Setting, threads: int, seed: int) -> Answer:
         """Solve with its default method."""
@@ -389,13 +411,6 @@ def _counted_svds(X: Any, task: Task, setting: Setting, seed: int) -> float:
     counter = Counter(operand(X, task))
     _svds(counter, task.k, setting, seed)
     return float(counter.products)
-
-
-def _in_type(X: Any, setting: Setting) -> tuple[Any, Setting]:
-    """X in the type that the setting names, and the rest of the setting."""
-    options = dict(setting)
-    dtype = options.pop("dtype", None)
-    return (X if dtype is None else X.astype(dtype)), options
 
 
 def small_task(task: Task) -> tuple[Any, Task]:
