@@ -3,7 +3,7 @@
 #   make demo    generate data, fit, transform, check, plot; everything under demo-output/
 #   make test    the test suite, with the compiled kernels and then with their NumPy twins
 #   make lint    ruff and mypy
-#   make bench   the benchmark of the foundations
+#   make bench   the benchmark of the foundations, then the quick set against the peers; pages under bench-output/
 #   make clean   remove .venv, builds and outputs
 
 PYTHON ?= python3
@@ -28,11 +28,15 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# PRIMME takes part if it is installed in .venv; it has to be compiled, so that is left to the user.
 bench: $(STAMP)
+	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	$(BIN)/python benchmarks/foundation.py
+	rm -rf bench-output
+	$(BIN)/vrpca bench --out bench-output
 
 clean:
-	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist demo-output bench-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The install is editable, so Python files need nothing; what is compiled, and what pip reads, calls for a new one.

@@ -1,4 +1,4 @@
-"""The command line: fit, transform, check. Results go to stdout, progress and warnings to stderr.
+"""The command line: fit, transform, check, bench. Results go to stdout, progress and warnings to stderr.
 
 Exit codes: 0 done, 1 not converged or check failed, 2 bad input.
 """
@@ -25,6 +25,7 @@ from vrpca.check import check as check_model
 from vrpca.data.files import check_target, open_data, written_whole
 from vrpca.data.source import as_source
 from vrpca.errors import DataError, OptionError
+from vrpca.experiments.commands import app as bench
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 ROWS = 8192  # rows whose scores are computed at a time
@@ -36,6 +37,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Principal components of large matrices, to the accuracy you ask for, with a certificate.",
 )
+
+app.add_typer(bench, name="bench")
 
 Data = Annotated[Path, typer.Argument(help="The data, samples in rows: a .npy file, or a .npz file (dense or sparse).")]
 Model = Annotated[Path, typer.Argument(help="A model that `vrpca fit --out` wrote.")]

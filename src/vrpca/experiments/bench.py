@@ -1,0 +1,145 @@
+"""The peers' benchmark: who is fastest to a suboptimality of 1e-3, 1e-6, 1e-10, and what it takes.
+
+Each contender climbs its ladder of settings, from cheap to exact, until the smallest target is reached; for each
+target, its fastest setting that reaches it counts. What is reached is the true suboptimality, never the contender's own
+claim.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vrpca.errors import OptionError
+from vrpca.experiments.datasets import Prepared
+from vrpca.experiments.measure import FINAL, Contender, Result, Session
+from vrpca.experiments.peers import PEERS, Setting, Task, installed
+from vrpca.experiments.truth import reference
+
+TARGETS = (1e-3, 1e-6, 1e-10)
+ROUNDING = 1e-14  # of a suboptimality that is computed in double precision
+
+
+@dataclass(frozen=True)
+class Contest:
+    """All contenders on one data set with one k."""
+
+    data: Prepared
+    k: int
+    targets: tuple[float, ...]
+    contenders: tuple[Contender, ...]
+    results: list[Result]
+    absent: dict[str, str]
+
+    def best(self, contender: str, target: float) -> Result | None:
+        """The fastest result of a contender that reaches a target."""
+        return fastest((r for r in self.results if r["contender"] == contender), target)
+
+    @property
+    def ours(self) -> str:
+        """The contender that the others are compared with: the first of this package's."""
+        return next((c.name for c in self.contenders if c.peer == "vrpca"), "")
+
+
+def ours(solver: str) -> Contender:
+    """One of ours from its description: a solver, and options after colons, as in ``vr:oversample=4:sampling=norm``."""
+    from vrpca.solvers import SOLVERS
+
+    name, *rest = solver.strip().split(":")
+    if name not in ("auto", *SOLVERS):
+        raise OptionError(f"There is no solver {name}: use auto, {', '.join(SOLVERS)}.")
+    return Contender(f"vrpca {solver.strip()}", "vrpca", {"solver": name, **dict(map(_option, rest))})
+
+
+def _option(text: str) -> tuple[str, Any]:
+    from vrpca.decomposition import DEFAULTS
+
+    name, equals, value = text.partition("=")
+    if not equals or name not in DEFAULTS or name in ("solver", "tol"):
+        raise OptionError(f"{text} is not an option of a solver: write option=value, as in vr:oversample=4.")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def contenders(solvers: Sequence[str], peers: Sequence[str] | None = None) -> tuple[Contender, ...]:
+    """Our solvers first, then the peers: all of them, or those whose name contains one of the words."""
+    others = [name for name in PEERS if name != "vrpca"]
+    if peers is not None:
+        for word in peers:
+            if not any(word.lower() in name.lower() for name in others):
+                raise OptionError(f"No peer's name contains {word!r}: there are {', '.join(others)}.")
+        others = [name for name in others if any(word.lower() in name.lower() for word in peers)]
+    return (*map(ours, solvers), *(Contender(name, name) for name in others))
+
+
+def fastest(results: Iterable[Result], target: float) -> Result | None:
+    """The result with the least time that counts for a target."""
+    return min((r for r in results if reaches(r, target)), key=lambda r: r["seconds"], default=None)
+
+
+def reaches(result: Result, target: float) -> bool:
+    """Whether a result counts for a target: it is reached, and promised by those who promise."""
+    if result["status"] != "ok" or not result["truth"] <= target:
+        return False
+    return not PEERS[result["peer"]].certifies or result["setting"].get("tol", 0.0) <= target
+
+
+def honest(result: Result) -> bool | None:
+    """Whether the true suboptimality is within the certificate; None without one."""
+    if result["status"] != "ok" or result.get("certificate") is None:
+        return None
+    return bool(result["truth"] <= result["certificate"] + ROUNDING)
+
+
+def contest(data: Prepared, k: int, rivals: Sequence[Contender], targets: Sequence[float], session: Session) -> Contest:
+    """Let everybody climb."""
+    if not 1 <= k <= min(data.shape):
+        raise OptionError(f"k = {k} does not suit {data.name}, which is {data.shape[0]} x {data.shape[1]}.")
+    optimum = reference(data, k, session.cache)
+    task = Task(data.shape, data.sparse, data.center, k)
+    results, absent = [], {}
+    for rival in rivals:
+        why = why_absent(rival, task)
+        if why:
+            absent[rival.name] = why
+            session.say(f"{data.name} k={k}  {rival.name}: {why}")
+        else:
+            ladder = PEERS[rival.peer].ladder(task, targets)
+            results += climb(rival, ladder, data, k, optimum, min(targets), session)
+    return Contest(data, k, tuple(sorted(targets, reverse=True)), tuple(rivals), results, absent)
+
+
+def why_absent(rival: Contender, task: Task) -> str:
+    """Why a contender does not take part; empty if it does."""
+    peer = PEERS[rival.peer]
+    if not installed(peer):
+        return f"not installed (package {peer.module})"
+    reason = peer.cannot(task)
+    return f"cannot: {reason}" if reason else ""
+
+
+def climb(
+    rival: Contender,
+    ladder: Sequence[Setting],
+    data: Prepared,
+    k: int,
+    optimum: np.ndarray,
+    target: float,
+    session: Session,
+) -> list[Result]:
+    """Results of one contender, up to the first setting that reaches the target."""
+    results = []
+    for rung in ladder:
+        result = session.measure(rival, rung, data, k, optimum)
+        results.append(result)
+        if honest(result) is False:
+            session.say(f"  its certificate was {result['certificate']:.1e}: BELOW THE TRUTH")
+        if result["status"] in FINAL or reaches(result, target):
+            break
+    return results

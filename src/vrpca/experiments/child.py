@@ -1,0 +1,112 @@
+"""One contender, one setting, one process: load the data, solve, time it, and judge the answer.
+
+``python -m vrpca.experiments.child`` reads a job (one JSON object) from standard input and prints what it found, one
+JSON object per line, each more complete than the one before: whoever waits for it can stop waiting at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vrpca.experiments.datasets import UNCENTRED, load
+from vrpca.experiments.peers import PEERS, Answer, Peer, Setting, Task, count, small_task, solve
+from vrpca.experiments.truth import suboptimality
+
+ENOUGH = 20.0  # seconds of repeats after which no other one is begun
+
+
+def main() -> None:
+    """Do the job on standard input."""
+    job = json.load(sys.stdin)
+    warnings.simplefilter("ignore")
+    try:
+        run(job)
+    except Exception as error:  # whatever a peer raises is its result
+        _say({"status": "error", "message": f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]})
+
+
+def run(job: dict[str, Any]) -> None:
+    """Load, warm up, time, judge, count."""
+    peer, setting, seed = PEERS[job["peer"]], job["setting"], job["seed"]
+    X = load(job["path"], job.get("dtype"))
+    task = Task(tuple(X.shape), job["sparse"], job["center"], job["k"])
+    _warm_up(peer, task, setting, job["threads"])
+    answer, found = _timed(peer, X, task, job)
+    eigenvalues = np.array(job["eigenvalues"])
+    found["truth"] = suboptimality(X, answer.Vt.T, task.center != UNCENTRED, eigenvalues)
+    found |= {"status": "ok", "passes": answer.passes} | answer.notes
+    _say(found)
+    if answer.passes is None:
+        _say(found | {"passes": count(peer, X, task, setting, seed)})
+
+
+def _warm_up(peer: Peer, task: Task, setting: Setting, threads: int) -> None:
+    """A first call on a small matrix: imports and thread pools are not what is measured."""
+    X, small = small_task(task)
+    try:
+        solve(peer, X, small, setting, threads, 0)
+    except Exception:  # a setting may be too large for it
+        return
+
+
+def _timed(peer: Peer, X: Any, task: Task, job: dict[str, Any]) -> tuple[Answer, dict[str, Any]]:
+    """The answer with the best time of a few, and the peak memory of the first."""
+    times: list[float] = []
+    baseline = reset_peak()
+    memory = 0
+    while len(times) < job["repeats"] and sum(times) < ENOUGH:
+        began = time.perf_counter()
+        answer = solve(peer, X, task, job["setting"], job["threads"], job["seed"])
+        times.append(time.perf_counter() - began)
+        memory = memory or max(peak() - baseline, 1)
+    return answer, {"seconds": min(times), "times": times, "memory": memory}
+
+
+def reset_peak() -> int:
+    """Forget the peak of the memory so far, where the system can (Linux); return the memory in use, in bytes."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+        return _status("VmRSS")
+    except (OSError, StopIteration):
+        return peak()
+
+
+def peak() -> int:
+    """Peak of the memory in use, in bytes."""
+    try:
+        return _status("VmHWM")
+    except (OSError, StopIteration):
+        import resource
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(name)).split()[1]) * 1024
+
+
+def _say(found: dict[str, Any]) -> None:
+    print(json.dumps(finite(found), default=float, allow_nan=False), flush=True)
+
+
+def finite(value: Any) -> Any:
+    """The value with null where JSON has no number."""
+    if isinstance(value, dict):
+        return {name: finite(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+if __name__ == "__main__":
+    main()

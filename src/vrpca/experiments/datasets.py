@@ -1,0 +1,321 @@
+"""The data of the experiments: named sets, generated ones and files of the user's, each made into one plain file.
+
+A contender runs in a process of its own, so what it works on has to be quick to load: a ``.npy`` array or an
+uncompressed CSR ``.npz``, of floats. A new data set is one function and one line in `DATASETS`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from vrpca.data.files import open_data, written_whole
+from vrpca.errors import DataError, OptionError
+
+# What centring a task asks for. Who cannot centre may still take part where it has been done.
+UNCENTRED, CENTRED, TO_CENTRE = "uncentred", "centred already", "to be centred"
+CHUNK = 10_000  # rows that are generated, centred or hashed at a time
+DATA_FOLDER = Path(__file__).resolve().parents[4] / "shared" / "data"  # beside the checkout
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A dense matrix that comes in blocks of rows: it need not fit in memory twice."""
+
+    shape: tuple[int, int]
+    dtype: Any
+    blocks: Iterator[np.ndarray]
+    center: bool = False
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a named data set is made.
+
+    Attributes
+    ----------
+    about : str
+        One line for the tables.
+    make : callable
+        From (folder of the real files, whether the small version is wanted) to a matrix or `Rows`.
+    center : str
+        `UNCENTRED`, `CENTRED` or `TO_CENTRE`.
+    ks : tuple of int
+        Numbers of components that are asked for by default.
+    file : str
+        The real file it needs; empty for generated data.
+    """
+
+    about: str
+    make: Callable[[Path, bool], Any]
+    center: str
+    ks: tuple[int, ...]
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A matrix in a file, with everything that can be known without loading it again."""
+
+    name: str
+    path: str
+    shape: tuple[int, int]
+    dtype: str
+    nnz: int | None
+    center: str
+    key: str
+    ks: tuple[int, ...] = ()
+    about: str = ""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether it is a CSR matrix."""
+        return self.nnz is not None
+
+    @property
+    def title(self) -> str:
+        """One line that says what the data are."""
+        n, d = self.shape
+        kind = f"CSR, {self.nnz} nonzeros" if self.sparse else "dense"
+        about = f" ({self.about})" if self.about else ""
+        return f"{self.name}{about}: {n} x {d} {self.dtype}, {kind}, {self.center}"
+
+
+# ------------------------------------------------------------------------------------------------------ real data
+
+
+def _mnist(folder: Path, small: bool) -> np.ndarray:
+    """Pixels as in the paper: centred, divided by the deviation times sqrt(784), constant ones left 0."""
+    pixels = np.asarray(open_data(folder / "mnist.npz"), dtype=np.float64)
+    deviation = pixels.std(axis=0)
+    return ((pixels - pixels.mean(axis=0)) / np.where(deviation > 0, deviation * 28, 1)).astype(np.float32)
+
+
+def _as_it_is(file: str) -> Callable[[Path, bool], Any]:
+    return lambda folder, small: open_data(folder / file)
+
+
+def _pbmc(folder: Path, small: bool) -> sp.csr_matrix:
+    """log1p of counts per 10000."""
+    counts = sp.csr_matrix(open_data(folder / "pbmc.npz"), dtype=np.float64)
+    totals = np.asarray(counts.sum(axis=1)).ravel()
+    scaled = sp.csr_matrix(sp.diags(1e4 / np.where(totals > 0, totals, 1)) @ counts)
+    return scaled.log1p().astype(np.float32)
+
+
+# ------------------------------------------------------------------------------------------------- generated data
+
+
+def gaussian(n: int, spectrum: np.ndarray, *, seed: int = 0, dtype: Any = np.float32, center: bool = True) -> Rows:
+    """Gaussian rows whose covariance has these eigenvalues, in a random basis."""
+    d = len(spectrum)
+    rng = np.random.default_rng(seed)
+    basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    mix = (np.sqrt(spectrum)[:, None] * basis).astype(dtype)
+
+    def blocks() -> Iterator[np.ndarray]:
+        for start in range(0, n, CHUNK):
+            yield rng.standard_normal((min(CHUNK, n - start), d), dtype=dtype) @ mix
+
+    return Rows((n, d), dtype, blocks(), center)
+
+
+def _clustered(gap: float) -> Callable[[Path, bool], Rows]:
+    spectrum = np.r_[1, 1 - gap * np.linspace(1, 3, 29), np.full(70, 0.05)]
+    return lambda folder, small: gaussian(5000 if small else 1_000_000, spectrum)
+
+
+def _flat(folder: Path, small: bool) -> Rows:
+    """White noise, 1e5 x 20 in float64, centred: the example of scikit-learn's issue 20589."""
+    return gaussian(2000 if small else 100_000, np.ones(20), dtype=np.float64)
+
+
+def _power_law(folder: Path, small: bool) -> Rows:
+    n, d = (2000, 60) if small else (100_000, 500)
+    return gaussian(n, 1 / np.arange(1, d + 1))
+
+
+def _paper(folder: Path, small: bool) -> Rows:
+    """The paper's synthetic matrix: singular values 1, 1 - l, 1 - 1.1 l, ..., 1 - 1.4 l, then |g_i| / d; l = 0.05.
+
+    Scaled by sqrt(n), so that A has their squares as eigenvalues. The six leading left vectors are orthonormal, the
+    others Gaussian; the right ones are the unit vectors, reflected a few times: a random rotation would cost n d^2.
+    """
+    n, d = (2000, 200) if small else (200_000, 10_000)
+    gap, rng = 0.05, np.random.default_rng(0)
+    leading = np.r_[1, 1 - gap, 1 - gap * np.linspace(1.1, 1.4, 4)]
+    left = np.linalg.qr(rng.standard_normal((n, len(leading))))[0] * (np.sqrt(n) * leading)
+    tail = (np.abs(rng.standard_normal(d - len(leading))) / d).astype(np.float32)
+    mirrors = [v / np.linalg.norm(v) for v in rng.standard_normal((3, d))]
+
+    def blocks() -> Iterator[np.ndarray]:
+        for start in range(0, n, CHUNK):
+            block = left[start : start + CHUNK]
+            rest = rng.standard_normal((len(block), len(tail)), dtype=np.float32) * tail
+            yield _reflected(np.hstack([block, rest]), mirrors)
+
+    return Rows((n, d), np.float32, blocks())
+
+
+def _reflected(block: np.ndarray, mirrors: Sequence[np.ndarray]) -> np.ndarray:
+    block = np.asarray(block, dtype=np.float32)
+    for v in mirrors:
+        v32 = v.astype(np.float32)
+        block = block - np.outer(block @ v32, 2 * v32)
+    return block
+
+
+def bag_of_words(n: int, *, d: int = 5000, per_row: int = 60, seed: int = 0) -> sp.csr_matrix:
+    """Sparse rows with popular and rare columns; a column that is drawn twice counts twice."""
+    rng = np.random.default_rng(seed)
+    columns = np.minimum((d * rng.random(n * per_row) ** 4).astype(np.int32), d - 1)
+    values = rng.random(n * per_row, dtype=np.float32)
+    X = sp.csr_matrix((values, columns, np.arange(0, n * per_row + 1, per_row)), shape=(n, d))
+    X.sum_duplicates()
+    return X
+
+
+DATASETS: dict[str, Recipe] = {
+    "mnist": Recipe("MNIST, standardised as in the paper", _mnist, CENTRED, (1, 6, 50), "mnist.npz"),
+    "rcv1": Recipe("RCV1 text, log tf-idf", _as_it_is("rcv1.npz"), UNCENTRED, (3, 30), "rcv1.npz"),
+    "news20": Recipe("20 Newsgroups, log tf-idf", _as_it_is("news20.npz"), UNCENTRED, (6,), "news20.npz"),
+    "pbmc": Recipe("single-cell counts, log1p per 10000", _pbmc, TO_CENTRE, (10,), "pbmc.npz"),
+    "clustered-5": Recipe("30 clustered eigenvalues, gap 5%", _clustered(0.05), CENTRED, (1,)),
+    "clustered-2": Recipe("30 clustered eigenvalues, gap 2%", _clustered(0.02), CENTRED, (1,)),
+    "flat": Recipe("white noise", _flat, CENTRED, (1,)),
+    "power-law": Recipe("eigenvalues 1/i", _power_law, CENTRED, (10,)),
+    "paper": Recipe("the paper's synthetic matrix, 8 GB", _paper, UNCENTRED, (1,)),
+}
+
+
+# ---------------------------------------------------------------------------------------------------- preparation
+
+
+def available(name: str, folder: Path) -> bool:
+    """Whether a named set can be made here."""
+    return not DATASETS[name].file or (folder / DATASETS[name].file).exists()
+
+
+def prepare(
+    name: str, cache: Path, *, folder: Path = DATA_FOLDER, small: bool = False, center: bool = True
+) -> Prepared:
+    """Make a data set ready for processes to load.
+
+    Parameters
+    ----------
+    name : str
+        One of `DATASETS`, or a path to a ``.npy`` or ``.npz`` file.
+    cache : path
+        Folder for what is made; what it holds already is not made again.
+    folder : path
+        Where the real files are.
+    small : bool
+        Whether generated sets are made small, for a quick look.
+    center : bool
+        Whether the columns of a file of the user's are to be centred.
+
+    Returns
+    -------
+    Prepared
+    """
+    if name in DATASETS:
+        return _prepare_named(name, cache, folder, small)
+    if Path(name).suffix not in (".npy", ".npz") and not Path(name).exists():
+        known = ", ".join(DATASETS)
+        raise OptionError(f"{name} is neither a file nor a data set: name a .npy or .npz file, or one of {known}.")
+    return _prepare_file(Path(name), cache, TO_CENTRE if center else UNCENTRED)
+
+
+def _prepare_named(name: str, cache: Path, folder: Path, small: bool) -> Prepared:
+    recipe = DATASETS[name]
+    if not available(name, folder):
+        raise DataError(
+            f"The data set {name} needs {folder / recipe.file}, which is not there: pass --data with its "
+            f"folder, or choose among the generated sets {', '.join(n for n, r in DATASETS.items() if not r.file)}."
+        )
+    stem = f"{name}-small" if small and not recipe.file else name
+    found = stored(stem, cache, lambda: recipe.make(folder, small), recipe.center)
+    return replace(found, name=stem, ks=recipe.ks, about=recipe.about)
+
+
+def stored(stem: str, cache: Path, make: Callable[[], Any], center: str) -> Prepared:
+    """The matrix that `make` returns, in a file of the cache; made only if it is not there yet."""
+    folder = cache / "data"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = next((p for p in (folder / f"{stem}.npy", folder / f"{stem}.npz") if p.exists()), None)
+    return describe(_store(make(), folder, stem) if path is None else path, stem, center)
+
+
+def _prepare_file(path: Path, cache: Path, center: str) -> Prepared:
+    """A file of the user's: as it is where any process can load it, else converted."""
+    X = open_data(path)
+    if X.ndim != 2 or 0 in X.shape or X.dtype.kind not in "fiub":
+        raise DataError(f"{path} holds {X.dtype} of shape {X.shape}: a matrix of real numbers is needed.")
+    if isinstance(X, np.memmap) and X.dtype in (np.float32, np.float64) and X.flags.c_contiguous:
+        return describe(path, path.name, center)
+    (cache / "data").mkdir(parents=True, exist_ok=True)
+    stem = f"{path.stem}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    return describe(_store(X, cache / "data", stem), path.name, center)
+
+
+def _store(X: Any, folder: Path, stem: str) -> Path:
+    target = folder / f"{stem}{'.npz' if sp.issparse(X) else '.npy'}"
+    with written_whole(target) as temporary, temporary.open("wb") as file:
+        if sp.issparse(X):
+            sp.save_npz(file, sp.csr_matrix(X, dtype=_float_type(X.dtype)), compressed=False)
+        elif not isinstance(X, Rows):
+            np.save(file, np.ascontiguousarray(X, dtype=_float_type(X.dtype)))
+        else:
+            file.close()
+            _write_rows(X, temporary)
+    return target
+
+
+def _float_type(dtype: np.dtype) -> Any:
+    """float64 stays, everything else is float32 unless it would lose digits."""
+    return np.float32 if dtype == np.float32 or dtype.itemsize <= 2 else np.float64
+
+
+def _write_rows(rows: Rows, path: Path) -> None:
+    X = np.lib.format.open_memmap(path, mode="w+", dtype=rows.dtype, shape=rows.shape)
+    total, start = np.zeros(rows.shape[1]), 0
+    for block in rows.blocks:
+        X[start : start + len(block)] = block
+        total += block.sum(axis=0, dtype=np.float64)
+        start += len(block)
+    if rows.center:
+        for first in range(0, start, CHUNK):
+            X[first : first + CHUNK] -= total / start
+    X.flush()
+
+
+def describe(path: Path, name: str, center: str) -> Prepared:
+    """What a prepared file holds; the key stands for its content."""
+    X = load(path, mapped=True)
+    nnz = int(X.nnz) if sp.issparse(X) else None
+    return Prepared(name, str(path), (int(X.shape[0]), int(X.shape[1])), str(X.dtype), nnz, center, _key(X))
+
+
+def load(path: str | Path, dtype: str | None = None, *, mapped: bool = False) -> Any:
+    """Load a prepared file, whole."""
+    if Path(path).suffix == ".npz":
+        X = sp.load_npz(path)
+    else:
+        X = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+    return X if dtype is None else X.astype(dtype, copy=False)
+
+
+def _key(X: Any) -> str:
+    """A digest of shape, type and all numbers."""
+    digest = hashlib.blake2b(f"{X.shape} {X.dtype}".encode(), digest_size=12)
+    parts = (X.indptr, X.indices, X.data) if sp.issparse(X) else (X,)
+    for part in parts:
+        for start in range(0, len(part), CHUNK):
+            digest.update(np.ascontiguousarray(part[start : start + CHUNK]).view(np.uint8).data)
+    return digest.hexdigest()

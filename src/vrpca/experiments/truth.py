@@ -1,0 +1,124 @@
+"""How good an answer is: its true suboptimality, from the data and an independent optimum, in double precision."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from vrpca.data.files import written_whole
+from vrpca.errors import DataError
+from vrpca.experiments.datasets import UNCENTRED, Prepared, load
+
+SMALL_SIDE = 4000  # up to here the whole Gram matrix goes to LAPACK
+ROWS = 8192  # rows that are converted to double precision at a time
+
+
+def explained(X: Any, W: np.ndarray, center: bool) -> float:
+    """``tr(W^T A W)`` of the span of W's columns, which are orthonormalised first."""
+    Q = np.linalg.qr(np.asarray(W, dtype=np.float64))[0]
+    shift = column_mean(X) @ Q if center else 0.0
+    return sum(float(np.sum((block @ Q - shift) ** 2)) for block in _blocks(X)) / X.shape[0]
+
+
+def suboptimality(X: Any, W: np.ndarray, center: bool, eigenvalues: np.ndarray) -> float:
+    """``1 - tr(W^T A W) / (lambda_1 + ... + lambda_k)`` of the k columns of W; below 0 only by rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.diag([3.0, 2.0, 1.0])
+    >>> suboptimality(X, np.eye(3)[:, [1]], False, leading_eigenvalues(X, 1, False)).__round__(12)
+    0.555555555556
+    """
+    return 1 - explained(X, W, center) / float(eigenvalues[: W.shape[1]].sum())
+
+
+def leading_eigenvalues(X: Any, k: int, center: bool) -> np.ndarray:
+    """The k largest eigenvalues of A: LAPACK on the Gram matrix of the smaller side, ARPACK if that is large."""
+    side = min(X.shape)
+    if side <= SMALL_SIDE:
+        values = scipy.linalg.eigvalsh(_gram(X, center), subset_by_index=(side - k, side - 1))
+    else:
+        start = np.random.default_rng(0).standard_normal(X.shape[1])
+        width = min(side, max(4 * k, k + 40))
+        values = eigsh(_operator(X, center), k, ncv=width, tol=0, v0=start, return_eigenvectors=False)
+    return np.sort(values)[::-1] / X.shape[0]
+
+
+def column_mean(X: Any) -> np.ndarray:
+    """Means of the columns, summed in double precision."""
+    total = sum(np.asarray(block.sum(axis=0)).ravel() for block in _blocks(X))
+    return np.asarray(total) / X.shape[0]
+
+
+def _blocks(X: Any) -> Iterator[Any]:
+    """Blocks of rows, in double precision."""
+    for start in range(0, X.shape[0], ROWS):
+        yield X[start : start + ROWS].astype(np.float64)
+
+
+def _gram(X: Any, center: bool) -> np.ndarray:
+    """``Z^T Z`` or, for a wide matrix, ``Z Z^T``."""
+    n, d = X.shape
+    mean = column_mean(X) if center else np.zeros(d)
+    if d <= n and sp.issparse(X):
+        return _dense(sum(block.T @ block for block in _blocks(X))) - n * np.outer(mean, mean)
+    if d <= n:
+        return sum((block - mean).T @ (block - mean) for block in _blocks(X))
+    if not sp.issparse(X):
+        Z = X.astype(np.float64) - mean
+        return Z @ Z.T
+    X = X.astype(np.float64)
+    cross = np.asarray(X @ mean)
+    return _dense(X @ X.T) - cross[:, None] - cross + mean @ mean
+
+
+def _dense(G: Any) -> np.ndarray:
+    return G.toarray() if sp.issparse(G) else np.asarray(G)
+
+
+def _operator(X: Any, center: bool) -> LinearOperator:
+    """``v -> Z^T Z v``, with centring left implicit."""
+    d = X.shape[1]
+    mean = column_mean(X) if center else np.zeros(d)
+    X = X.astype(np.float64) if sp.issparse(X) else X
+
+    def product(v: np.ndarray) -> np.ndarray:
+        v = v.ravel()
+        if sp.issparse(X):
+            p = X @ v - mean @ v
+            return X.T @ p - mean * p.sum()
+        return sum((block - mean).T @ ((block - mean) @ v) for block in _blocks(X))
+
+    return LinearOperator((d, d), matvec=product, dtype=np.float64)
+
+
+def reference(data: Prepared, k: int, cache: Path) -> np.ndarray:
+    """The k leading eigenvalues of a prepared set: from the cache, by content, or computed and put there."""
+    center = data.center != UNCENTRED
+    path = cache / "references" / f"{data.key}-{'centred' if center else 'uncentred'}.json"
+    known = json.loads(path.read_text())["eigenvalues"] if path.exists() else []
+    if len(known) < k:
+        known = [float(value) for value in _compute(data, k, center)]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as temporary:
+            temporary.write_text(json.dumps({"name": data.name, "shape": data.shape, "eigenvalues": known}))
+    return np.array(known[:k])
+
+
+def _compute(data: Prepared, k: int, center: bool) -> np.ndarray:
+    X = load(data.path)
+    numbers = X.data if sp.issparse(X) else X
+    if not all(np.isfinite(numbers[i : i + ROWS]).all() for i in range(0, len(numbers), ROWS)):
+        raise DataError(f"{data.name} holds NaN or infinite numbers: repair the data first.")
+    values = leading_eigenvalues(X, k, center)
+    if not values.sum() > 0:
+        raise DataError(f"{data.name} has no variance: there is nothing to find.")
+    return values

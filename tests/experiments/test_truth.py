@@ -1,0 +1,81 @@
+"""The judge: true suboptimality and reference eigenvalues, against dense LAPACK on small matrices of every kind."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from helpers import densify, random_orthonormal, sparse_matrix
+from vrpca.errors import DataError
+from vrpca.experiments import truth
+from vrpca.experiments.datasets import CENTRED, UNCENTRED, Prepared, describe
+
+
+def matrices(rng):
+    dense = rng.standard_normal((90, 30)).astype(np.float32) + 1
+    sparse = sp.csr_matrix(sparse_matrix(80, 40, 0.2, rng, np.float32))
+    return {"tall": dense, "wide": dense[:20], "sparse tall": sparse, "sparse wide": sparse[:25]}
+
+
+def lapack(X, center):
+    """A's eigenvalues, largest first."""
+    Z = densify(X)
+    Z = Z - Z.mean(axis=0) if center else Z
+    return np.linalg.svd(Z, compute_uv=False) ** 2 / len(Z)
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("kind", ["tall", "wide", "sparse tall", "sparse wide"])
+@pytest.mark.parametrize("largest", [4000, 10])
+def test_eigenvalues_equal_lapack(rng, monkeypatch, kind, center, largest):
+    """Through the Gram matrix and, with a lower limit for it, through ARPACK."""
+    monkeypatch.setattr(truth, "SMALL_SIDE", largest)
+    monkeypatch.setattr(truth, "ROWS", 32)
+    X = matrices(rng)[kind]
+    np.testing.assert_allclose(truth.leading_eigenvalues(X, 3, center), lapack(X, center)[:3], rtol=1e-12)
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("kind", ["tall", "sparse wide"])
+def test_suboptimality_equals_its_definition(rng, monkeypatch, kind, center):
+    monkeypatch.setattr(truth, "ROWS", 32)
+    X = matrices(rng)[kind]
+    Z = densify(X)
+    Z = Z - Z.mean(axis=0) if center else Z
+    top = lapack(X, center)
+    W = random_orthonormal(Z.shape[1], 3, rng)
+    expected = 1 - np.trace(W.T @ Z.T @ Z @ W) / len(Z) / top[:3].sum()
+    mixed = W @ rng.standard_normal((3, 3))  # only the span counts
+    for given in (W, mixed):
+        assert truth.suboptimality(X, given, center, top) == pytest.approx(expected, abs=1e-12)
+    best = np.linalg.svd(Z)[2][:3].T
+    assert abs(truth.suboptimality(X, best, center, top)) < 1e-14
+
+
+def prepared(path, X, center=CENTRED) -> Prepared:
+    np.save(path, X)
+    return describe(path, "data", center)
+
+
+def test_references_are_kept_by_content(tmp_path, rng, monkeypatch):
+    X = rng.standard_normal((50, 8))
+    data = prepared(tmp_path / "a.npy", X)
+    first = truth.reference(data, 3, tmp_path)
+    monkeypatch.setattr(truth, "leading_eigenvalues", lambda *_: pytest.fail("computed again"))
+    np.testing.assert_array_equal(truth.reference(prepared(tmp_path / "copy.npy", X), 2, tmp_path), first[:2])
+    monkeypatch.undo()
+    other = truth.reference(prepared(tmp_path / "b.npy", 2 * X), 3, tmp_path)
+    np.testing.assert_allclose(other, 4 * first)
+    assert len(truth.reference(data, 5, tmp_path)) == 5
+    uncentred = truth.reference(prepared(tmp_path / "a.npy", X, UNCENTRED), 3, tmp_path)
+    np.testing.assert_allclose(uncentred, lapack(X, False)[:3])
+    stored = [json.loads(path.read_text()) for path in (tmp_path / "references").iterdir()]
+    assert len(stored) == 3
+
+
+def test_data_without_an_optimum(tmp_path):
+    with pytest.raises(DataError, match="NaN"):
+        truth.reference(prepared(tmp_path / "nan.npy", np.full((9, 3), np.nan)), 1, tmp_path)
+    with pytest.raises(DataError, match="no variance"):
+        truth.reference(prepared(tmp_path / "ones.npy", np.zeros((9, 3))), 1, tmp_path)
