@@ -252,7 +252,7 @@ def _decompose(
 
     first = _plan(options, source, k, fraction)
     witness = _witness(first, options, source, center, scale, start is not None or fraction, rng)
-    with blas_threads(threads if first.name == "gram" else 1):
+    with blas_threads(1):
         moments = column_moments(source, weights, threads, witness)
     _check_variation(moments, center, weights, source.shape)
 
@@ -338,7 +338,7 @@ def _witness(
     if plan.transpose:
         return None
     if plan.name == "gram":
-        return GramSum(source.shape[1], center)
+        return GramSum(source.shape[1], center, n_threads(options["n_threads"]))
     streamed = SOLVERS[plan.name].streamed_columns(_solver_options(options, plan.columns))
     if not streamed or started or scale:
         return None

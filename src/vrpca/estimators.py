@@ -46,8 +46,8 @@ _PARAMETERS = """solver : str, default="auto"
     restarts : int, default=1
         Independent runs, of which the one with the largest objective is kept.
     cost : {"auto", "time", "passes"}, default="auto"
-        What `accelerated` is to save: ``"time"`` (narrow blocks, little arithmetic) or ``"passes"`` (few readings of the
-        data, for more arithmetic and memory). By default time for data in memory, passes for memory maps.
+        What `accelerated` is to save: ``"time"`` (narrow blocks, little arithmetic) or ``"passes"`` (few readings of
+        the data, for more arithmetic and memory). By default time for data in memory, passes for memory maps.
     n_threads : int, optional
         Threads of the products; all cores by default.
     random_state : int, RandomState, Generator or None, default=None

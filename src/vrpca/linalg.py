@@ -22,6 +22,18 @@ def aligned_copy(W: np.ndarray) -> np.ndarray:
     return copy
 
 
+def transpose_into(out: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """``out = W^T``, in pieces that keep both sides in the cache."""
+    step = 512
+    for at in range(0, max(W.shape), step):
+        part = slice(at, at + step)
+        if W.shape[0] < W.shape[1]:
+            out[part] = W[:, part].T
+        else:
+            out[:, part] = W[part].T
+    return out
+
+
 def cross(W: np.ndarray, U: np.ndarray) -> np.ndarray:
     """``W^T U`` in double precision."""
     H = np.empty((W.shape[1], U.shape[1]))

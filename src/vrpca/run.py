@@ -210,7 +210,7 @@ class Run:
     def _must_go_back(self) -> bool:
         """Whether the best iterate has to be read again before it can be returned or gone on from."""
         assert self.best is not None
-        return self.best.U is None or (self.projections and self.best.P is None)
+        return self.best.released or (self.projections and self.best.P is None)
 
     def _stalled(self) -> bool:
         """Whether the residual is as small as rounding allows and has stopped falling."""

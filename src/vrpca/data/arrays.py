@@ -99,6 +99,7 @@ class ArraySource(Pieces):
         check_shape(X.shape)
         dtype = working_dtype(X.dtype)
         self.X = X
+        self.on_disk = isinstance(X, np.memmap)
         self.whole = X.dtype == dtype and X.dtype.isnative and X.flags.c_contiguous and X.flags.aligned
         rows = X.shape[0] if self.whole else rows_that_fit(X.shape[1], dtype)
         run = 1 if abs(X.strides[1]) <= abs(X.strides[0]) else columnwise_run(X.dtype)
@@ -137,6 +138,7 @@ class CsrSource(Pieces):
     def __init__(self, X: Any):
         dtype = working_dtype(X.dtype)
         self.X = X
+        self.entries = X.nnz
         self.whole = X.dtype == dtype and X.dtype.isnative
         per_row = max(1, X.nnz // X.shape[0])
         rows = X.shape[0] if self.whole else rows_that_fit(per_row, dtype)
@@ -179,6 +181,7 @@ class CscSource(Pieces):
 
     def __init__(self, X: Any):
         self.X = X
+        self.entries = X.nnz
         dtype = working_dtype(X.dtype)
         super().__init__((X.shape[0], X.shape[1]), dtype, -(-X.shape[0] // 8), self._piece)
 

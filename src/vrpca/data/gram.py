@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.moments import Moments, first_unit
+from vrpca.threads import in_parallel
 
 SPARSE = 0.1  # density below which a product of sparse matrices is cheaper than one of dense blocks
 
@@ -19,10 +20,10 @@ class GramSum:
     it is as exact as the number type allows, and every block's sum is added up in double precision.
     """
 
-    rng = None
-
-    def __init__(self, d: int, center: bool):
-        self.center = center
+    def __init__(self, d: int, center: bool, n_threads: int):
+        self.center, self.n_threads = center, n_threads
+        self.rng: np.random.Generator | None = None
+        self.least = max(8192, d)  # adding to the sum costs d^2, whatever the number of rows
         self.sum = np.zeros((d, d))
         self.first = np.zeros(d)  # sum w_i (x_i - c)
         self.shift: np.ndarray | None = None
@@ -33,19 +34,32 @@ class GramSum:
         dtype = X.dtype
         if self.shift is None:
             self.unit = first_unit(X)
+            if 1e-6 < self.unit < 1e6:  # nothing can overflow
+                self.unit = 1.0
             self.shift = (mean * self.unit if self.center and not sp.issparse(X) else np.zeros(len(mean))).astype(dtype)
         root = None if weight is None else np.sqrt(weight).astype(dtype)
         if sp.issparse(X) and X.nnz < SPARSE * X.shape[0] * X.shape[1]:
             self._add_sparse(X.astype(np.float64) * self.unit, root)
             return
-        Y = X.toarray() if sp.issparse(X) else X
-        Y = Y * dtype.type(self.unit) - self.shift
+        cuts = [X.shape[0] * p // self.n_threads for p in range(self.n_threads + 1)]
+        parts = [slice(lo, hi) for lo, hi in zip(cuts[:-1], cuts[1:], strict=True)]
+        roots = [None if root is None else root[part] for part in parts]
+        for first, square in in_parallel(self.n_threads, self._sums, [X[part] for part in parts], roots):
+            self.first += first
+            self.sum += square
+
+    def _sums(self, X: Any, root: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        Y = self._centred(X.toarray() if sp.issparse(X) else X)
         if root is not None:
-            self.first += (root * root) @ Y
-            Y *= root[:, None]
-        else:
-            self.first += Y.sum(0, dtype=np.float64)
-        self.sum += Y.T @ Y  # BLAS knows a matrix times itself: half the work
+            Y = Y * root[:, None]
+        first = (np.ones(len(Y), Y.dtype) if root is None else root) @ Y if self.center else np.zeros(Y.shape[1])
+        return first, Y.T @ Y  # BLAS knows a matrix times itself: half the work
+
+    def _centred(self, X: np.ndarray) -> np.ndarray:
+        """The rows about the provisional centre: X itself where there is nothing to do."""
+        Y = X if self.unit == 1.0 else X * X.dtype.type(self.unit)
+        assert self.shift is not None
+        return Y - self.shift if self.shift.any() else Y
 
     def _add_sparse(self, X: Any, root: np.ndarray | None) -> None:
         if root is not None:

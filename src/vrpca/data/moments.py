@@ -20,6 +20,7 @@ class Witness(Protocol):
     """What sees the rows while the moments are read: in order, or in random order where it has an `rng`."""
 
     rng: np.random.Generator | None
+    least: int  # rows that it likes to see at a time
 
     def see(self, X: Any, weight: np.ndarray | None, mean: np.ndarray) -> None:
         """Take in rows of X; `mean` is that of all rows so far, these included."""
@@ -91,12 +92,12 @@ def _accumulate(
 
 
 def _blocks(source: Source, witness: Witness | None) -> Iterator[tuple[int, Any]]:
-    """The blocks in order; for a witness in random order, and in pieces that are still in the cache when it sees them."""
+    """The blocks in order; for a witness in pieces, which it sees while they are in the cache, in random order."""
     if witness is None:
         yield from source.blocks()
         return
     for start, X in source.blocks(witness.rng):
-        for lo, piece in pieces(X, witness.rng):
+        for lo, piece in pieces(X, witness.rng, witness.least):
             yield start + lo, piece
 
 

@@ -26,6 +26,10 @@ class Source(Protocol):
         float32 or float64: the type of the blocks.
     wide_at : float, optional
         How many columns per row make the transposed matrix the cheaper one to work on; 1 if absent.
+    entries : int, optional
+        Number of stored entries of sparse data.
+    on_disk : bool, optional
+        Whether reading is what costs most; not, if absent.
     gather : callable, optional
         ``gather(numbers)`` gives the rows with these (sorted) numbers as a block, at a price not far from that of as
         many consecutive rows. Absent or None where only consecutive rows are cheap: on disk, say.
@@ -81,11 +85,14 @@ def check_shape(shape: tuple[int, ...]) -> None:
             raise DataError(f"Found array with 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")
 
 
-def pieces(X: Any, rng: np.random.Generator | None) -> Iterator[tuple[int, Any]]:
-    """Cut a block into pieces that stay in the cache: (first row, piece), in order or, with `rng`, in random order."""
+def pieces(X: Any, rng: np.random.Generator | None, least: int = 64) -> Iterator[tuple[int, Any]]:
+    """Cut a block into pieces that stay in the cache: (first row, piece), in order or, with `rng`, in random order.
+
+    `least` is the fewest rows that are worth a piece, in or out of the cache.
+    """
     n = X.shape[0]
     size = (X.nnz * 2 if sp.issparse(X) else X.size) * X.dtype.itemsize
-    rows = max(64, n * PIECE_BYTES // max(size, 1))
+    rows = max(least, n * PIECE_BYTES // max(size, 1))
     starts = np.arange(0, n, rows)
     if rng is not None:
         rng.shuffle(starts)

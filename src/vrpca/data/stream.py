@@ -65,7 +65,9 @@ class StreamWitness:
     """Shows a stream the rows while the moments are read, centred by the mean so far, in random order."""
 
     def __init__(self, stream: Stream, center: bool, rng: np.random.Generator):
-        self.stream, self.center, self.rng = stream, center, rng
+        self.stream, self.center = stream, center
+        self.rng: np.random.Generator | None = rng
+        self.least = ROWS_PER_VECTOR * stream.columns
         self.unit: float | None = None
 
     def see(self, X: Any, weight: np.ndarray | None, mean: np.ndarray) -> None:

@@ -1,8 +1,8 @@
-"""The solver that wins: a start that costs little, then Rayleigh-Ritz over everything that was multiplied by A.
+"""The solver that wins: one of three ways through the same Krylov spaces, by what the work is going to cost.
 
-Two extremes of one policy. Where arithmetic is the cost, the start is a cascade of samples and blocks are narrow. Where
-reading is the cost, the start is a wide basis streamed from all rows, and wide blocks of residuals are multiplied at
-each reading.
+- Reading the data is the cost (disk, cluster): a wide basis streamed from all rows, then wide blocks of residuals.
+- Arithmetic with the rows is the cost (many rows in memory): a start from samples, then blocks as wide as the answer.
+- Arithmetic with long vectors is the cost (sparse rows): narrow blocks from a random start.
 """
 
 from __future__ import annotations
@@ -11,27 +11,34 @@ import numpy as np
 
 from vrpca.data.stream import Stream
 from vrpca.data.view import View
+from vrpca.solvers.base import Solver
 from vrpca.solvers.iterate import Iterate, random_start
 from vrpca.solvers.krylov import Krylov
+from vrpca.solvers.lanczos import Lanczos
 from vrpca.solvers.options import Options
 from vrpca.solvers.space import Space
 
-CASCADE = ((0.02, 5), (0.1, 3))  # parts of the rows, and products with each, that a cheap start is made of
-FEWEST = 4  # rows per column that make a sample worth solving
-NARROW_BLOCKS, NARROW_COLUMNS = 6, 48  # what is kept before a restart at least, arithmetic being the cost
+CASCADE = ((0.02, 5), (0.05, 3))  # parts of the rows, and products with each, that a start from samples is made of
+FEWEST = 4  # rows per vector that make a sample worth solving
+BLOCKS, VECTORS = 6, 48  # blocks and vectors that are kept before a restart, arithmetic being the cost
 STREAMED, RESIDUALS, KEPT = 11, 3, 14  # widths in units of l, reading being the cost
+LONG = 1000  # entries per vector component below which the vectors cost more than the rows
 
 
-class Accelerated(Krylov):
-    """Block Krylov iteration from a start that samples, or a stream of all rows, have prepared."""
+class Accelerated(Solver):
+    """Chooses the way and goes it."""
 
     name = "accelerated"
 
     def __init__(self, view: View, options: Options):
         super().__init__(view, options)
-        self.wide = options.cost == "passes"
-        if self.wide:
-            self.width = min(max(RESIDUALS * options.columns, self.width), view.d)
+        self.way: Solver
+        if options.cost == "passes":
+            self.way = Streamed(view, options)
+        elif view.entries < LONG * view.d:
+            self.way = Lanczos(view, options)
+        else:
+            self.way = Sampled(view, options)
 
     @staticmethod
     def streamed_columns(options: Options) -> int:
@@ -39,46 +46,75 @@ class Accelerated(Krylov):
         return STREAMED * options.columns if options.cost == "passes" else 0
 
     def passes_to_start(self, view: View) -> float:
-        """Rows of the samples or of the stream, and a snapshot."""
-        return 2.0 if self.wide else 1.0 + sum(part for part, _ in CASCADE)
+        """As the way has it."""
+        return self.way.passes_to_start(view)
 
     def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
-        """The exact product of what samples or stream gave (or of `W0`), and of a random column: nothing stays hidden."""
+        """As the way has it."""
+        return self.way.start(view, rng, W0)
+
+    def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
+        """One reading."""
+        return self.way.step(view, it, rng)
+
+
+class Streamed(Krylov):
+    """Wide blocks of residuals, from a wide basis that one reading of all rows has left."""
+
+    def __init__(self, view: View, options: Options):
+        super().__init__(view, options)
+        self.width = min(max(RESIDUALS * options.columns, self.width), view.d)
+
+    def passes_to_start(self, view: View) -> float:
+        """The stream, and the first product."""
+        return 2.0
+
+    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
+        """The product of the streamed basis (or of `W0`), and of a random vector for what it missed."""
         l = self.options.columns
-        self.space = Space(view, l, KEPT * l if self.wide else max(NARROW_BLOCKS * self.width, NARROW_COLUMNS))
-        if self.wide:
-            W = self._streamed(view, rng) if W0 is None else W0
-            W = random_start(view, min(W.shape[1], KEPT * l, view.d - 1) + 1, rng, W[:, : KEPT * l])
-        else:
-            W = random_start(view, self.width, rng, self._sampled(view, rng) if W0 is None else W0)
-        self.space.expand(W)
-        self.space.looks += 1  # samples and stream have been looked at as well
+        W = self._stream(view, rng) if W0 is None else W0[:, : KEPT * l - 1]
+        self.space = Space(view, l, KEPT * l)
+        self.space.expand(random_start(view, min(W.shape[1] + 1, len(self.space.S)), rng, W).T)
+        self.space.looks += 1  # the stream was a look as well
         return self._look()
 
-    def _streamed(self, view: View, rng: np.random.Generator) -> np.ndarray:
-        """A wide basis from one reading of all rows."""
-        stream = Stream(min(self.streamed_columns(self.options), view.d))
+    def _stream(self, view: View, rng: np.random.Generator) -> np.ndarray:
+        stream = Stream(min(STREAMED * self.options.columns, view.d))
         view.show(stream, rng)
         basis = stream.basis()
         return np.zeros((view.d, 0), view.dtype) if basis is None else basis
 
-    def _sampled(self, view: View, rng: np.random.Generator) -> np.ndarray:
-        """Leading vectors of growing samples."""
+
+class Sampled(Krylov):
+    """Blocks as wide as the answer, from a start that samples of growing size have prepared."""
+
+    def passes_to_start(self, view: View) -> float:
+        """Rows of the samples, and the first product."""
+        return 1.0 + sum(part for part, _ in CASCADE)
+
+    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
+        """The product of what the samples gave (or of `W0`), and of a random vector for what they missed."""
+        self.space = Space(view, self.options.columns, max(BLOCKS * self.width, VECTORS))
+        W = self._sample(view, rng) if W0 is None else W0
+        self.space.expand(random_start(view, self.width, rng, W).T)
+        self.space.looks += 1  # the samples were a look as well
+        return self._look()
+
+    def _sample(self, view: View, rng: np.random.Generator) -> np.ndarray:
         W = random_start(view, self.width, rng)
         for part, products in CASCADE:
             rows = int(part * view.n)
             if rows >= FEWEST * self.width:
-                W = self._leading(view, rows, products, W, rng)
+                W = self._leading(view.sample(rows, rng), products, W, rng)
         return W[:, :-1]
 
-    def _leading(self, view: View, rows: int, products: int, W: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _leading(self, sample: View, products: int, W: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A few steps of block Krylov iteration on a sample, from W."""
-        sample = view.sample(rows, rng)
         space = Space(sample, self.options.columns, products * self.width)
-        space.expand(W)
+        space.expand(W.T)
         for _ in range(products - 1):
             Z = space.fresh(space.iterate(self.width)[1], rng)
-            if not Z.shape[1]:
+            if not len(Z):
                 break
             space.expand(Z)
-        return np.ascontiguousarray(space.pairs(self.width)[0])
+        return space.vectors(self.width).T

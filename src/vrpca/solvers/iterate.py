@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -34,19 +36,59 @@ class Iterate:
         """Free U and P."""
         self.U = self.P = None
 
+    @property
+    def released(self) -> bool:
+        """Whether the snapshot has to be taken again before a solver can go on from it."""
+        return self.U is None and self.probe is not None
+
     def objective(self, k: int) -> float:
         """``tr(W_k^T A W_k)``, relative to tr A."""
         return float(self.theta[:k].sum())
 
     def certificate(self, k: int) -> Certificate:
         """Bound for the k leading vectors."""
-        eps = float(np.finfo(self.W.dtype).eps)
-        return certify(self.theta, self.G, k, self.W.shape[0], self.mu, self.kind, eps)
+        d, dtype = self.size
+        return certify(self.theta, self.G, k, d, self.mu, self.kind, float(np.finfo(dtype).eps))
+
+    @property
+    def size(self) -> tuple[int, np.dtype]:
+        """Length and type of the vectors."""
+        return self.W.shape[0], self.W.dtype
 
     @property
     def finite(self) -> bool:
         """Whether all numbers that matter are finite."""
         return bool(np.isfinite(self.theta).all() and np.isfinite(self.G).all())
+
+
+class Pending(Iterate):
+    """An iterate whose vectors are combined when they are asked for; before what they are made of changes, `settle` it."""
+
+    def __init__(self, combine: Callable[[], np.ndarray], size: tuple[int, np.dtype], *what: Any):
+        self._combine, self._size = combine, size
+        self._W: np.ndarray | None = None
+        super().__init__(np.zeros((0, 0)), None, None, *what)
+
+    @property  # type: ignore[override]
+    def W(self) -> np.ndarray:
+        """The vectors."""
+        self.settle()
+        assert self._W is not None
+        return self._W
+
+    @W.setter
+    def W(self, _: np.ndarray) -> None:
+        self._W = None
+
+    def settle(self) -> None:
+        """Combine the vectors now."""
+        if self._W is None:
+            self._W = self._combine()
+
+    @property
+    def size(self) -> tuple[int, np.dtype]:
+        """Length and type of the vectors."""
+        return self._size
 
 
 def random_start(view: View, l: int, rng: np.random.Generator, W0: np.ndarray | None = None) -> np.ndarray:
@@ -93,9 +135,7 @@ def snapshot(view: View, W: np.ndarray, probe: Probe | None) -> Iterate:
 
 def renewed(view: View, it: Iterate) -> Iterate:
     """The same iterate with U: as it is, or by another reading if it was released."""
-    if it.U is not None:
-        return it
-    return snapshot(view, aligned_copy(it.W), it.probe)
+    return snapshot(view, aligned_copy(it.W), it.probe) if it.released else it
 
 
 def projected(view: View, it: Iterate) -> Iterate:
@@ -103,4 +143,5 @@ def projected(view: View, it: Iterate) -> Iterate:
     if it.P is not None:
         return it
     P = aligned_zeros((view.n, it.W.shape[1]), view.dtype)
-    return replace(it, U=view.product(aligned_copy(it.W), P), P=P)
+    U = view.product(aligned_copy(it.W), P)
+    return Iterate(it.W, U, P, it.theta, it.G, it.mu, it.kind, it.probe)

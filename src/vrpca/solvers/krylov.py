@@ -27,14 +27,14 @@ class Krylov(Solver):
     def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
         """The exact product of a random block (or of `W0` and random columns)."""
         self.space = Space(view, self.options.columns, BLOCKS * self.width)
-        self.space.expand(random_start(view, self.width, rng, W0))
+        self.space.expand(random_start(view, self.width, rng, W0).T)
         return self._look()
 
     def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
         """One reading."""
         self.space.make_room(self.width)
         Z = self.space.fresh(self.residuals, rng)
-        if Z.shape[1]:
+        if len(Z):
             self.space.expand(Z)
         return self._look()
 

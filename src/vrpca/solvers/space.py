@@ -1,4 +1,7 @@
-"""A search space whose product with A is known: Rayleigh-Ritz over all of it, thick restart, expansion."""
+"""A search space whose product with A is known: Rayleigh-Ritz over all of it, thick restart, expansion.
+
+Vectors are rows here: slices of the space are contiguous, and BLAS takes them as they are.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from typing import Protocol
 import numpy as np
 
 from vrpca.certificate import estimate_outside
-from vrpca.linalg import aligned_zeros, ritz
+from vrpca.linalg import aligned_zeros, ritz, transpose_into
 from vrpca.solvers.iterate import Iterate
 
-PIECE = 4096  # rows of a tall matrix that are recombined at a time
+PIECE = 8192  # entries of the vectors that are recombined at a time
 
 
 class Operator(Protocol):
@@ -20,9 +23,23 @@ class Operator(Protocol):
     dtype: np.dtype
     support: np.ndarray | None
 
-    def product(self, W: np.ndarray) -> np.ndarray:
-        """Return ``A W``."""
+    def product(self, W: np.ndarray, P: None = None, out: np.ndarray | None = None) -> np.ndarray:
+        """Return ``A W``, in `out` if given."""
         ...
+
+
+class Images:
+    """Products with rows of vectors, in room that is kept from one to the next."""
+
+    def __init__(self) -> None:
+        self.W = self.U = np.zeros((0, 0))
+
+    def __call__(self, operator: Operator, Z: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """``out = Z A``."""
+        if self.W.shape != Z.shape[::-1]:
+            self.W, self.U = (aligned_zeros(Z.shape[::-1], Z.dtype) for _ in range(2))
+        operator.product(transpose_into(self.W, Z), out=self.U)
+        return transpose_into(out, self.U)
 
 
 class Space:
@@ -35,16 +52,17 @@ class Space:
     columns : int
         The width l of the iterates. One more Ritz pair is followed: it tells what is left outside them.
     capacity : int
-        The most columns of S; a thick restart makes room.
+        The most vectors in S; a thick restart makes room.
     """
 
     def __init__(self, operator: Operator, columns: int, capacity: int):
         d = operator.d
         self.operator = operator
+        self.images = Images()
         self.columns = columns
         capacity = min(max(capacity, 3 * (columns + 1)), d)
-        self.S = aligned_zeros((d, capacity), operator.dtype)
-        self.AS = aligned_zeros((d, capacity), operator.dtype)
+        self.S = np.empty((capacity, d), operator.dtype)
+        self.AS = np.empty((capacity, d), operator.dtype)
         self.H = np.zeros((capacity, capacity))
         self.size = 0
         self.looks = 0
@@ -54,18 +72,14 @@ class Space:
     @property
     def full(self) -> bool:
         """Whether S spans everything: A is known then."""
-        return self.size == self.S.shape[0]
+        return self.size == self.S.shape[1]
 
     def expand(self, Z: np.ndarray) -> None:
-        """Take in the columns of Z, orthonormal and orthogonal to S; reads the data once."""
-        self.include(Z, self.operator.product(Z))
-
-    def include(self, Z: np.ndarray, AZ: np.ndarray) -> None:
-        """Take in Z, whose image is known."""
-        old, new = self.size, self.size + Z.shape[1]
-        self.S[:, old:new] = Z
-        self.AS[:, old:new] = AZ
-        H = (self.S[:, :new].T @ AZ).astype(np.float64)
+        """Take in the rows of Z, orthonormal and orthogonal to S; reads the data once."""
+        old, new = self.size, self.size + len(Z)
+        self.S[old:new] = Z
+        self.images(self.operator, Z, self.AS[old:new])
+        H = (self.S[:new] @ self.AS[old:new].T).astype(np.float64)
         self.H[:new, old:new] = H
         self.H[old:new, :old] = H[:old].T
         self.last = None if self.last is None else np.vstack([self.last, np.zeros((new - old, self.last.shape[1]))])
@@ -73,64 +87,69 @@ class Space:
         self.looks += 1
         self.theta, self.Y = ritz(self.H[:new, :new])
 
-    def pairs(self, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """The leading Ritz vectors and their images."""
-        Y = self.Y[:, :width].astype(self.S.dtype)
-        return self.S[:, : self.size] @ Y, self.AS[:, : self.size] @ Y
+    def vectors(self, width: int) -> np.ndarray:
+        """The leading Ritz vectors."""
+        return self._coefficients(width) @ self.S[: self.size]
+
+    def _coefficients(self, width: int) -> np.ndarray:
+        return np.ascontiguousarray(self.Y[:, :width].T, dtype=self.S.dtype)
 
     def make_room(self, wanted: int) -> None:
         """Keep the leading Ritz vectors and the iterate before the last one, if there is no room for so many more."""
-        if self.size + wanted > self.S.shape[1]:
-            width = self.columns + 1
-            keep = max(min(self.S.shape[1] - wanted - width, self.size - wanted), min(width, self.size))
+        capacity, width = len(self.S), self.columns + 1
+        if self.size + wanted > capacity:
+            keep = max(min(capacity - wanted - width, self.size - wanted), min(width, self.size))
             T = self.Y[:, :keep]
-            if self.last is not None and keep + width + wanted <= self.S.shape[1]:
+            if self.last is not None and keep + width + wanted <= capacity:
                 T = np.hstack([T, _orthonormal(self.last - T @ (T.T @ self.last))])
             self._recombine(T)
-        self.last = self.Y[:, : self.columns + 1].copy()
+        self.last = self.Y[:, :width].copy()
 
     def _recombine(self, T: np.ndarray) -> None:
-        size, new, small = self.size, T.shape[1], T.astype(self.S.dtype)
-        for M in (self.S, self.AS):
-            for at in range(0, M.shape[0], PIECE):
-                M[at : at + PIECE, :new] = M[at : at + PIECE, :size] @ small
+        size, new = self.size, T.shape[1]
+        recombine(self.S, size, T)
+        recombine(self.AS, size, T)
         self.H[:new, :new] = T.T @ self.H[:size, :size] @ T
         self.size = new
         self.theta, self.Y = ritz(self.H[:new, :new])
 
     def fresh(self, Z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Z made orthonormal and orthogonal to S; columns with nothing new become random ones, as far as there is room."""
-        room = min(Z.shape[1], self.S.shape[1] - self.size)
-        Z = self._against(Z)[:, :room]
-        if Z.shape[1] < room:
-            fill = rng.standard_normal((self.S.shape[0], room - Z.shape[1]), dtype=self.S.dtype)
+        """Z made orthonormal and orthogonal to S; rows with nothing new become random ones, as far as there is room."""
+        room = min(len(Z), len(self.S) - self.size)
+        Z = self._against(Z)[:room]
+        if len(Z) < room:
+            fill = rng.standard_normal((room - len(Z), self.S.shape[1]), dtype=self.S.dtype)
             if self.operator.support is not None:
-                fill[~self.operator.support] = 0
-            Z = self._against(np.hstack([Z, fill]))
-        return np.ascontiguousarray(Z)
+                fill[:, ~self.operator.support] = 0
+            Z = self._against(np.vstack([Z, fill]))
+        return Z
 
     def _against(self, Z: np.ndarray) -> np.ndarray:
-        S, eps = self.S[:, : self.size], float(np.finfo(Z.dtype).eps)
-        for _ in range(2):
-            norms = np.linalg.norm(Z, axis=0)
+        """Gram-Schmidt against S and Cholesky-like orthonormalisation, again where much has cancelled."""
+        S, eps = self.S[: self.size], float(np.finfo(Z.dtype).eps)
+        for _ in range(3):
+            norms = np.linalg.norm(Z, axis=1)
             there = norms > np.finfo(Z.dtype).tiny / eps
-            Z = Z[:, there] / norms[there]
-            Z -= S @ (S.T @ Z)
-            w, Y = np.linalg.eigh((Z.T @ Z).astype(np.float64))
-            good = w > 1e4 * eps * max(1.0, w.max(initial=0.0))
-            Z = Z @ (Y[:, good] / np.sqrt(w[good])).astype(Z.dtype)
+            Z = (Z if there.all() else Z[there]) * (1 / norms[there, None]).astype(Z.dtype)
+            Z -= (Z @ S.T) @ S
+            w, Y = np.linalg.eigh((Z @ Z.T).astype(np.float64))
+            good = w > 1e4 * eps
+            Z = np.ascontiguousarray((Y[:, good] / np.sqrt(w[good])).T[::-1], dtype=Z.dtype) @ Z
+            if good.all() and w.min(initial=1.0) > 0.01:  # nothing that matters was cancelled
+                break
         return Z
 
     def iterate(self, width: int) -> tuple[Iterate, np.ndarray]:
-        """The leading Ritz pairs with what certifies them, and the residuals of `width` pairs, more than the iterate's."""
+        """The leading Ritz pairs and what certifies them; and the residuals of `width` pairs, at least one more."""
         l = min(self.columns, self.size)
-        W, U = self.pairs(width)
-        theta = self.theta[: W.shape[1]]
-        R = U - W * theta.astype(W.dtype)
-        G = (R[:, : l + 1].T @ R[:, : l + 1]).astype(np.float64)
+        Y = self._coefficients(width)
+        theta = self.theta[: len(Y)]
+        W, R = Y @ self.S[: self.size], Y @ self.AS[: self.size]
+        U = R[:l].copy()
+        R -= W * theta[:, None].astype(W.dtype)
+        G = (R[: l + 1] @ R[: l + 1].T).astype(np.float64)
         mu, kind = self._outside(l, G)
-        it = Iterate(W[:, :l].copy(), U[:, :l].copy(), None, theta[:l].copy(), G[:l, :l].copy(), mu, kind)
-        return it, R
+        return Iterate(W[:l].T, U.T, None, theta[:l].copy(), G[:l, :l].copy(), mu, kind), R
 
     def _outside(self, l: int, G: np.ndarray) -> tuple[float, str]:
         if self.full:
@@ -139,6 +158,13 @@ class Space:
             return max(0.0, 1.0 - float(self.theta.sum())), "estimated"
         residual = float(np.sqrt(max(G[l, l], 0.0)))
         return estimate_outside(float(self.theta[l]), residual, self.looks, self.theta[:l]), "estimated"
+
+
+def recombine(M: np.ndarray, size: int, T: np.ndarray) -> None:
+    """The first rows of M become ``T^T`` times the first `size` rows, in place."""
+    small = np.ascontiguousarray(T.T, dtype=M.dtype)
+    for at in range(0, M.shape[1], PIECE):
+        M[: T.shape[1], at : at + PIECE] = small @ M[:size, at : at + PIECE]
 
 
 def _orthonormal(C: np.ndarray) -> np.ndarray:

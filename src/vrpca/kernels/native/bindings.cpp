@@ -5,16 +5,16 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <system_error>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "binding.hpp"
 #include "dispatch.hpp"
+#include "pool.hpp"
 #define VRPCA_ISA baseline
 #include "kernels.hpp"
 #undef VRPCA_ISA
@@ -55,11 +55,28 @@ std::unique_ptr<T[], FreeLine> scratch(i64 size) {
     return std::unique_ptr<T[], FreeLine>(new (LINE) T[size > 0 ? size : 1]);
 }
 
+// Room that products leave for the next one: fresh memory costs page faults. One product at a time may use it.
+template <class T>
+struct Room {
+    std::mutex mutex;
+    std::unique_ptr<T[], FreeLine> memory;
+    i64 size = 0;
+
+    T* get(i64 wanted) {
+        if (wanted > size) {
+            memory = scratch<T>(wanted);
+            size = wanted;
+        }
+        return memory.get();
+    }
+};
+
 // Rows together with the Python arrays they point into.
 template <class R>
 struct Rows {
     R rows;
     std::vector<nb::object> owners;
+    std::shared_ptr<Room<typename R::T>> room = std::make_shared<Room<typename R::T>>();
 };
 
 template <class R>
@@ -82,17 +99,11 @@ void check_order(const Vec<const i64>& order, i64 n) {
         require(order.data()[t] >= 0 && order.data()[t] < n, "order holds a row number outside the block");
 }
 
-// Runs work(0..parts-1), one thread each, the last one here; parts that get no thread are done here, too.
+// Runs work(0..parts-1) in parallel.
 template <class F>
 void in_parallel(i64 parts, F&& work) {
-    std::vector<std::thread> threads;
-    i64 begun = 0;
-    try {
-        for (; begun + 1 < parts; begun++) threads.emplace_back(work, begun);
-    } catch (const std::system_error&) {  // the system has no more threads to give
-    }
-    for (i64 p = begun; p < parts; p++) work(p);
-    for (auto& t : threads) t.join();
+    if (parts == 1) work(0);
+    else vrpca::Pool::get().run(parts, work);
 }
 
 // Row numbers that split the work evenly: by rows, or by stored entries.
@@ -148,7 +159,10 @@ void product(const Rows<vrpca::CsrRows<T, I>>& self, const T* W, i64 l, T* U, T*
     const i64 parts = few ? 1 : std::max<i64>(1, std::min<i64>(threads, entries / d)), width = aligned ? l : ld;
     const i64 copies = aligned && one_sum ? parts - 1 : parts;
     auto cut = split(r, parts);
-    auto Wp = scratch<T>(aligned ? 0 : d * ld), partial = scratch<T>(copies * d * width);
+    auto Wp = scratch<T>(aligned ? 0 : d * ld);
+    std::unique_lock<std::mutex> alone(self.room->mutex, std::try_to_lock);
+    auto own = scratch<T>(alone ? 0 : copies * d * width);
+    T* partial = alone ? self.room->get(copies * d * width) : own.get();
     auto tail = zeros<double>(parts * l), none = zeros<double>(l);
     for (i64 j = 0; !aligned && j < d; j++) {
         for (i64 c = 0; c < l; c++) Wp[j * ld + c] = W[j * l + c];
@@ -157,7 +171,7 @@ void product(const Rows<vrpca::CsrRows<T, I>>& self, const T* W, i64 l, T* U, T*
     const i64 longest = cut_width(cut), sums = one_sum ? 1 : (longest + per_sum - 1) / per_sum;
     for (i64 s = 0; s < sums; s++) {
         in_parallel(parts, [&](i64 p) {
-            T* mine = p < copies ? partial.get() + p * d * width : U;
+            T* mine = p < copies ? partial + p * d * width : U;
             if (p < copies) std::fill(mine, mine + d * width, T(0));
             const i64 lo = one_sum ? cut[p] : std::min(cut[p + 1], cut[p] + s * per_sum);
             const i64 hi = one_sum ? cut[p + 1] : std::min(cut[p + 1], lo + per_sum);
@@ -168,7 +182,7 @@ void product(const Rows<vrpca::CsrRows<T, I>>& self, const T* W, i64 l, T* U, T*
             for (i64 c = 0; c < l; c++) tail[c] += tail[p * l + c];
         if (copies || (m && last))
             in_parallel(parts, [&](i64 q) {
-                DISPATCH(add_partials(partial.get(), copies, d, d * q / parts, d * (q + 1) / parts, l, width,
+                DISPATCH(add_partials(partial, copies, d, d * q / parts, d * (q + 1) / parts, l, width,
                                       last ? m : nullptr, last ? tail.get() : none.get(), U));
             });
     }
@@ -197,6 +211,8 @@ void product(const Rows<vrpca::DenseRows<T>>& self, const T* W, i64 l, T* U, T* 
         }
 }
 
+std::unique_ptr<double[]> scratch_doubles(i64 size) { return std::unique_ptr<double[]>(new double[size > 0 ? size : 1]); }
+
 struct Moments {
     double total;
     std::unique_ptr<double[]> mean, M2;
@@ -205,7 +221,10 @@ struct Moments {
 // Chan, Golub and LeVeque's update: b's moments into a's.
 void merge(Moments& a, const Moments& b, i64 d) {
     double total = a.total + b.total;
-    if (b.total == 0) return;
+    if (b.total == 0) {  // what is not finite shows all the same
+        for (i64 j = 0; j < d; j++) a.M2[j] += b.M2[j];
+        return;
+    }
     for (i64 j = 0; j < d; j++) {
         double delta = b.mean[j] - a.mean[j];
         a.M2[j] += b.M2[j] + delta * delta * (a.total * (b.total / total));
@@ -228,11 +247,19 @@ Moments moments(const vrpca::DenseRows<T>& r, const double* weight, double facto
 }
 
 template <class T, class I>
-Moments moments(const vrpca::CsrRows<T, I>& r, const double* weight, double factor, i64) {
-    Moments out{0, zeros<double>(r.d), zeros<double>(r.d)};
-    auto first = zeros<double>(r.d), mass = zeros<double>(r.d);
-    DISPATCH(moments(r, weight, factor, out.mean.get(), out.M2.get(), first.get(), mass.get(), &out.total));
-    return out;
+Moments moments(const vrpca::CsrRows<T, I>& r, const double* weight, double factor, i64 threads) {
+    i64 entries = r.indptr[r.n] - r.indptr[0];
+    i64 parts = std::max<i64>(1, std::min<i64>(threads, entries / (8 * r.d)));  // each has d columns to look after
+    auto cut = split(r, parts);
+    std::vector<Moments> part(parts);
+    for (auto& p : part) p = {0, scratch_doubles(r.d), scratch_doubles(r.d)};
+    auto cells = scratch<double>(parts * 4 * r.d);
+    in_parallel(parts, [&](i64 p) {
+        DISPATCH(moments(r, cut[p], cut[p + 1], weight, factor, part[p].mean.get(), part[p].M2.get(),
+                         cells.get() + p * 4 * r.d, &part[p].total));
+    });
+    for (i64 p = 1; p < parts; p++) merge(part[0], part[p], r.d);
+    return std::move(part[0]);
 }
 
 template <class T, class Free>
@@ -362,10 +389,29 @@ void bind_kernels(nb::module_& m) {
        nb::arg("rho").noconvert().none());
 }
 
+// Whether all of them lie in 0..limit-1; no branch in the loop, so that it takes next to no time.
+template <class I>
+bool all_below(const I* index, i64 count, i64 limit) {
+    I least = 0, most = 0;
+#pragma omp simd reduction(min : least) reduction(max : most)
+    for (i64 k = 0; k < count; k++) {
+        least = index[k] < least ? index[k] : least;
+        most = index[k] > most ? index[k] : most;
+    }
+    return count == 0 || (least >= 0 && i64(most) < limit);
+}
+
 template <class T>
 void bind_dense(nb::module_& m, const char* name) {
     using R = vrpca::DenseRows<T>;
     nb::class_<Rows<R>>(m, name);
+    m.def("map_rows", [](const Rows<R>& self, i64 first, Mat<T> out) {
+        const auto& r = self.rows;
+        require(r.map.col_scale || r.map.shift, "these rows are not mapped");
+        require(i64(out.shape(1)) == r.d && first >= 0 && first + i64(out.shape(0)) <= r.n, "out must be rows x d");
+        nb::gil_scoped_release release;
+        DISPATCH(map_rows(r, first, i64(out.shape(0)), out.data()));
+    }, "rows"_a, "first"_a, nb::arg("out").noconvert());
     m.def("dense_rows", [](Mat<const T> X, OptVec<const T> col_scale, OptVec<const double> shift,
                            OptVec<const double> row_scale, OptVec<const double> row_shift, double unit) {
         Rows<R> r{{i64(X.shape(0)), i64(X.shape(1)), X.data(), {}}, {nb::cast(X)}};
@@ -387,8 +433,8 @@ void bind_csr(nb::module_& m, const char* name) {
         require(n >= 0 && indices.size() == values.size(), "indices and data must have the same length");
         for (i64 i = 0; i < n; i++) require(indptr.data()[i] <= indptr.data()[i + 1], "indptr must not decrease");
         require(indptr.data()[0] >= 0 && i64(indptr.data()[n]) <= i64(indices.size()), "indptr points past the data");
-        for (i64 k = indptr.data()[0]; k < i64(indptr.data()[n]); k++)
-            require(indices.data()[k] >= 0 && i64(indices.data()[k]) < columns, "a column index is out of range");
+        require(all_below(indices.data() + indptr.data()[0], i64(indptr.data()[n] - indptr.data()[0]), columns),
+                "a column index is out of range");
         Rows<R> r{{n, columns, indptr.data(), indices.data(), values.data(), {}},
                   {nb::cast(indptr), nb::cast(indices), nb::cast(values)}};
         attach_map(r, col_scale, shift, row_scale, row_shift, unit);

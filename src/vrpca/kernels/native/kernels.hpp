@@ -33,6 +33,10 @@ void add_partials(const T* partial, i64 parts, i64 d, i64 lo, i64 hi, i64 l, i64
 template <class T>
 void product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* Wt, i64 l, double* Ut, T* P, T* tile);
 
+// out = the dense rows from `lo` on, `count` of them, mapped but for the row scale: x_i * s - b_i m.
+template <class T>
+void map_rows(const DenseRows<T>& rows, i64 lo, i64 count, T* out);
+
 // norms[i] = |z_i|^2.
 template <class Rows>
 void row_norms(const Rows& rows, double* norms, typename Rows::T* scratch);
@@ -42,8 +46,8 @@ template <class T>
 void moments(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, double factor, double* mean, double* M2,
              double* total);
 template <class T, class I>
-void moments(const CsrRows<T, I>& rows, const double* weight, double factor, double* mean, double* M2, double* first,
-             double* mass, double* total);
+void moments(const CsrRows<T, I>& rows, i64 lo, i64 hi, const double* weight, double factor, double* mean, double* M2,
+             double* cells, double* total);  // cells: room for 4 d
 
 // Algorithm 1's inner loop for one vector, lazily: w <- normalise(w + eta (rho_i z_i (z_i.w - p_i) + u)).
 // With V (d x j) and Q = Z V (n x j), every z_i is projected onto V's complement (deflation).

@@ -669,6 +669,11 @@ void product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* Wt, i64 l, doubl
     }
 }
 
+template <class T>
+void map_rows(const DenseRows<T>& rows, i64 lo, i64 count, T* out) {
+    for (i64 i = lo; i < lo + count; i++) map_row(rows, i, out + (i - lo) * rows.d, rows.X + (i + 1) * rows.d);
+}
+
 template <class Rows>
 void row_norms(const Rows& rows, double* norms, typename Rows::T* scratch) {
     using T = typename Rows::T;
@@ -719,34 +724,36 @@ void moments(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, dou
 }
 
 template <class T, class I>
-void moments(const CsrRows<T, I>& rows, const double* weight, double factor, double* mean, double* M2, double* first,
-             double* mass, double* total) {
+void moments(const CsrRows<T, I>& rows, i64 lo, i64 hi, const double* weight, double factor, double* mean, double* M2,
+             double* cells, double* total) {
     i64 d = rows.d;
     double W = 0;
-    for (i64 j = 0; j < d; j++) mean[j] = M2[j] = first[j] = mass[j] = 0;
-    for (i64 i = 0; i < rows.n; i++) {
+    for (i64 s = 0; s < 4 * d; s++) cells[s] = 0;
+    for (i64 j = 0; j < d; j++) mean[j] = M2[j] = 0;
+    for (i64 i = lo; i < hi; i++) {
         SparseRow<T, I> x = row_of(rows, i, static_cast<T*>(nullptr));
         double w = weight ? weight[i] : 1.0;
         W += w;
         for (i64 k = 0; k < x.nnz; k++) {
-            i64 j = x.j[k];
             double v = factor * double(x.v[k]);
+            double* c = cells + 4 * i64(x.j[k]);  // first value, weight, sum and sum of squares from there: half a line
             if (w == 0) {
-                M2[j] += 0 * v;  // nothing, unless it is not finite
+                M2[x.j[k]] += 0 * v;  // nothing, unless it is not finite
                 continue;
             }
-            if (mass[j] == 0) first[j] = v;
-            double t = v - first[j];
-            mass[j] += w;
-            mean[j] += w * t;
-            M2[j] += w * t * t;
+            if (c[1] == 0) c[0] = v;
+            double t = v - c[0];
+            c[1] += w;
+            c[2] += w * t;
+            c[3] += w * t * t;
         }
     }
     for (i64 j = 0; j < d; j++) {  // the stored entries, then the zeros (Chan, Golub and LeVeque)
-        if (mass[j] == 0) continue;
-        double t = mean[j] / mass[j], stored = first[j] + t;
-        M2[j] = M2[j] - t * mean[j] + mass[j] * (W - mass[j]) / W * stored * stored;
-        mean[j] = stored * (mass[j] / W);
+        const double *c = cells + 4 * j, mass = c[1];
+        if (mass == 0) continue;
+        double t = c[2] / mass, stored = c[0] + t;
+        M2[j] += c[3] - t * c[2] + mass * (W - mass) / W * stored * stored;
+        mean[j] = stored * (mass / W);
     }
     *total = W;
 }
@@ -1107,13 +1114,14 @@ void oja_block(const Rows& rows, typename Rows::T* W, i64 l, const i64* order, i
 #define VRPCA_FOR_DENSE(T_)                                                                                          \
     VRPCA_FOR_ROWS(DenseRows<T_>)                                                                                    \
     template void add_partials(const T_*, i64, i64, i64, i64, i64, i64, const double*, const double*, T_*);          \
+    template void map_rows(const DenseRows<T_>&, i64, i64, T_*);                                                     \
     template void product(const DenseRows<T_>&, i64, i64, const T_*, i64, double*, T_*, T_*);                        \
     template void moments(const DenseRows<T_>&, i64, i64, const double*, double, double*, double*, double*);
 #define VRPCA_COMMA ,
 #define VRPCA_FOR_CSR(T_, I_)                                                                                        \
     VRPCA_FOR_ROWS(CsrRows<T_ VRPCA_COMMA I_>)                                                                       \
     template void product(const CsrRows<T_, I_>&, i64, i64, const T_*, const double*, i64, i64, T_*, T_*, double*);  \
-    template void moments(const CsrRows<T_, I_>&, const double*, double, double*, double*, double*, double*, double*);
+    template void moments(const CsrRows<T_, I_>&, i64, i64, const double*, double, double*, double*, double*, double*);
 
 VRPCA_FOR_DENSE(float)
 VRPCA_FOR_DENSE(double)

@@ -1,0 +1,99 @@
+// Threads that stay: starting one can take longer than a short product. They sleep between products.
+#pragma once
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+namespace vrpca {
+
+class Pool {
+public:
+    // The process's pool; a forked child, which has none of its parent's threads, gets a new one. Never destroyed: its
+    // threads may sleep until the process ends.
+    static Pool& get() {
+        static std::mutex mutex;
+        static Pool* pool = nullptr;
+        static pid_t owner = 0;
+        std::lock_guard<std::mutex> lock(mutex);
+        if (!pool || owner != getpid()) {
+            pool = new Pool;
+            owner = getpid();
+        }
+        return *pool;
+    }
+
+    // Runs work(0..parts-1), the last one here; parts that no thread has begun are done here, too.
+    void run(std::int64_t parts, const std::function<void(std::int64_t)>& work) {
+        Job job{&work, parts - 1};
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            grow(parts - 1);
+            for (std::int64_t p = 0; p + 1 < parts; p++) tasks_.push_back({&job, p});
+        }
+        wake_.notify_all();
+        work(parts - 1);
+        std::unique_lock<std::mutex> lock(mutex_);
+        while (take_own(job, lock)) {
+        }
+        job.done.wait(lock, [&] { return job.left == 0; });
+    }
+
+private:
+    struct Job {
+        const std::function<void(std::int64_t)>* work;
+        std::int64_t left;
+        std::condition_variable done{};
+    };
+    struct Task {
+        Job* job;
+        std::int64_t part;
+    };
+
+    void grow(std::int64_t wanted) {
+        try {
+            for (; threads_ < wanted; threads_++) std::thread([this] { serve(); }).detach();
+        } catch (const std::system_error&) {  // the system has no more threads to give
+        }
+    }
+
+    void serve() {
+        std::unique_lock<std::mutex> lock(mutex_);
+        for (;;) {
+            wake_.wait(lock, [&] { return !tasks_.empty(); });
+            Task task = tasks_.front();
+            tasks_.pop_front();
+            finish(task, lock);
+        }
+    }
+
+    bool take_own(Job& job, std::unique_lock<std::mutex>& lock) {
+        for (auto t = tasks_.begin(); t != tasks_.end(); ++t)
+            if (t->job == &job) {
+                Task task = *t;
+                tasks_.erase(t);
+                finish(task, lock);
+                return true;
+            }
+        return false;
+    }
+
+    void finish(const Task& task, std::unique_lock<std::mutex>& lock) {
+        lock.unlock();
+        (*task.job->work)(task.part);
+        lock.lock();
+        if (--task.job->left == 0) task.job->done.notify_all();
+    }
+
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::deque<Task> tasks_;
+    std::int64_t threads_ = 0;
+};
+
+}  // namespace vrpca

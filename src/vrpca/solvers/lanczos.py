@@ -1,0 +1,133 @@
+"""Block Lanczos iteration with full reorthogonalisation and thick restart (Wu and Simon 2000): narrow blocks.
+
+Kept throughout, vectors being rows: ``A S^T = S^T H + Z^T B``, where Z is the next block, orthonormal and orthogonal to
+S. Products with A are made of narrow blocks only, and residuals of Ritz vectors come from B without touching a vector.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vrpca.certificate import estimate_outside
+from vrpca.data.view import View
+from vrpca.linalg import ritz
+from vrpca.solvers.base import Solver
+from vrpca.solvers.iterate import Iterate, Pending
+from vrpca.solvers.options import Options
+from vrpca.solvers.space import Images, recombine
+
+BLOCKS = 8  # blocks, besides the vectors that are kept, before a restart
+
+
+class Lanczos(Solver):
+    """Each reading multiplies the next block of the Krylov space."""
+
+    name = "lanczos"
+
+    def __init__(self, view: View, options: Options):
+        super().__init__(view, options)
+        self.block = min(4 if options.columns < 8 else 8, view.d)
+        self.keep = options.columns + self.block
+        self.capacity = min(max(2 * self.keep, self.keep + BLOCKS * self.block), view.d)
+        self.images = Images()
+        self.last: Pending | None = None
+
+    def passes_to_start(self, view: View) -> float:
+        """As many blocks as it takes to hold the wanted vectors."""
+        return float(self.options.columns // self.block + 1)
+
+    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
+        """Expand a random block until there are enough vectors."""
+        self.S = np.empty((self.capacity, view.d), view.dtype)
+        self.size = self.looks = 0
+        self.H, self.B = np.zeros((0, 0)), np.zeros((self.block, 0))
+        self.Z = np.zeros((0, view.d), view.dtype)
+        self.Z = self._filled(view, np.zeros((0, view.d), view.dtype) if W0 is None else W0.T[: self.block], rng)
+        while self.size <= min(self.options.columns, view.d - 1):
+            self._expand(view, rng)
+        return self._look(view)
+
+    def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
+        """One reading."""
+        if len(self.Z) and self.size + len(self.Z) > self.capacity:
+            self._restart()
+        if len(self.Z):
+            self._expand(view, rng)
+        return self._look(view)
+
+    def _expand(self, view: View, rng: np.random.Generator) -> None:
+        """Take Z into S; what its product adds to their span is the next Z."""
+        old, new = self.size, self.size + len(self.Z)
+        self.S[old:new] = self.Z
+        V = self.images(view, self.Z, np.empty_like(self.Z))
+        S = self.S[:new]
+        C = V @ S.T
+        V -= C @ S
+        factor, V = _orthonormal(V)
+        again = V @ S.T
+        V -= again @ S
+        second, V = _orthonormal(V)
+        C = (C + factor @ again).astype(np.float64)
+        H = np.zeros((new, new))
+        H[:old, :old] = self.H
+        H[old:], H[:, old:] = C, C.T
+        self.H = H
+        self.B = np.zeros((len(V), new))
+        self.B[:, old:] = (factor @ second).T
+        self.size = new
+        self.looks += 1
+        self.Z = self._filled(view, V, rng)
+        self.B = np.vstack([self.B, np.zeros((len(self.Z) - len(self.B), new))])
+
+    def _filled(self, view: View, V: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """V, with random rows for those that are missing, as long as there are any left."""
+        missing = min(self.block, view.d - self.size) - len(V)
+        if missing <= 0:
+            return V
+        fill = rng.random((missing, view.d), dtype=view.dtype) - view.dtype.type(0.5)
+        if view.support is not None:
+            fill[:, ~view.support] = 0
+        known = np.vstack([self.S[: self.size], V])
+        for _ in range(2):
+            fill -= (fill @ known.T) @ known
+            fill = _orthonormal(fill)[1]
+        return np.vstack([V, fill])
+
+    def _restart(self) -> None:
+        """Keep the leading Ritz vectors."""
+        if self.last is not None:
+            self.last.settle()
+        theta, Y = ritz(self.H)
+        T = Y[:, : self.keep]
+        recombine(self.S, self.size, T)
+        self.size, self.H, self.B = self.keep, np.diag(theta[: self.keep]), self.B @ T
+
+    def _look(self, view: View) -> Iterate:
+        theta, Y = ritz(self.H)
+        l, size = min(self.options.columns, self.size), self.size
+        K = self.B @ Y[:, : l + 1]
+        G = K.T @ K
+        coefficients = np.ascontiguousarray(Y[:, :l].T, dtype=self.S.dtype)
+        if size == view.d or l == size:
+            mu, kind = (float(theta[l]) if l < size else 0.0), "exact"
+        else:
+            mu = estimate_outside(float(theta[l]), float(np.sqrt(G[l, l])), self.looks, theta[:l])
+            kind = "estimated"
+        self.last = Pending(
+            lambda: (coefficients @ self.S[:size]).T,
+            (view.d, view.dtype),
+            theta[:l].copy(),
+            G[:l, :l].copy(),
+            mu,
+            kind,
+        )
+        return self.last
+
+
+def _orthonormal(V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``V = F Q`` with orthonormal rows of Q, those that vanish up to rounding left out; F."""
+    w, Y = np.linalg.eigh((V @ V.T).astype(np.float64))
+    good = w > 1e4 * np.finfo(V.dtype).eps ** 2 * max(float(w.max(initial=0.0)), np.finfo(V.dtype).tiny)
+    root = np.sqrt(w[good])
+    Q = np.ascontiguousarray((Y[:, good] / root).T, dtype=V.dtype) @ V
+    return (Y[:, good] * root).astype(V.dtype), Q
