@@ -26,7 +26,7 @@ from vrpca.linalg import cross, orthonormalise
 from vrpca.progress import progress_callback
 from vrpca.run import Limits, Outcome, Record, Run, Status
 from vrpca.solvers import SOLVERS, Solver, make_solver
-from vrpca.solvers.auto import choose
+from vrpca.solvers.auto import Task, choose
 from vrpca.solvers.options import Options
 from vrpca.solvers.steps import Theory
 from vrpca.threads import blas_threads, n_threads
@@ -307,22 +307,27 @@ class _Plan:
 
 
 def _plan(options: SolveOptions, source: Source, k: int | float, fraction: bool) -> _Plan:
-    name, reason = _chosen_solver(options, source.shape, k, fraction)
+    name, reason = _chosen_solver(options, source, k, fraction)
     least = 1 if fraction else int(k)
     columns = min(least + oversample_for(options, least, name), source.shape[1])
     return _Plan(name, reason, least, columns, prefer_transpose(source, name))
 
 
-def _chosen_solver(options: SolveOptions, shape: tuple[int, int], k: int | float, fraction: bool) -> tuple[str, str]:
+def _chosen_solver(options: SolveOptions, source: Source, k: int | float, fraction: bool) -> tuple[str, str]:
     """The solver's name, and why it is this one."""
     if options["solver"] != "auto":
         return options["solver"], "asked for"
     if options["deflate"] or options["step"] == "theory":
         return "vr", "deflation and Theorem 1 go with it"
-    side = min(shape)
+    return choose(_task(options, source, k, fraction))
+
+
+def _task(options: SolveOptions, source: Source, k: int | float, fraction: bool) -> Task:
+    side = min(source.shape)
     if fraction:  # many components may be needed: all of them, if A is small
         k = side if side <= SMALL_SIDE else FIRST_GUESS
-    return choose(max(shape), side, min(int(k), side))
+    entries = int(getattr(source, "entries", source.shape[0] * source.shape[1]))
+    return Task(max(source.shape), side, min(int(k), side), entries, options["tol"], options["cost"])
 
 
 def _witness(
@@ -430,11 +435,16 @@ class _Solve:
 
     def _affordable(self, solver: Solver, limits: Limits) -> bool:
         """Whether the passes that are left are enough to start."""
-        return self._rows_read() / self.view.n + solver.passes_to_start(self.view) <= limits.max_passes
+        return self._passes_needed(solver) <= limits.max_passes
+
+    def _passes_needed(self, solver: Solver) -> float:
+        """Passes so far, those of the start, and the one that makes left vectors where they are wanted."""
+        last = 1 if self.projections and not solver.projects else 0
+        return self._rows_read() / self.view.n + solver.passes_to_start(self.view) + last
 
     def _run(self, solver: Solver, k: int, limits: Limits, W0: np.ndarray | None) -> Outcome:
         if not self._affordable(solver, limits):
-            need = self._rows_read() / self.view.n + solver.passes_to_start(self.view)
+            need = self._passes_needed(solver)
             raise OptionError(
                 f"max_passes={self.options['max_passes']} is too few: a first look at the data and the start of "
                 f"{self.name!r} take {need:g} passes per run."

@@ -196,7 +196,8 @@ class Run:
             return Status.CONVERGED
         if event == DIVERGED:
             return Status.DIVERGED
-        if self.solver.max_epochs is not None and self.epoch >= self.solver.max_epochs:
+        planned = self.solver.max_epochs
+        if self.solver.exhausted or (planned is not None and self.epoch >= planned):
             return Status.EPOCHS
         if self._stalled():
             return Status.STALLED
@@ -216,4 +217,4 @@ class Run:
         """Whether the residual is as small as rounding allows and has stopped falling."""
         recent = [r.residual for r in self.history[-PATIENCE:]]
         floor = 4 * np.finfo(self.view.dtype).eps
-        return len(self.history) > PATIENCE and max(recent) < floor and min(recent) > 0.5 * max(recent)
+        return len(self.history) > PATIENCE and max(recent) < floor and min(recent) >= 0.5 * max(recent)

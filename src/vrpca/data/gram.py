@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import scipy.sparse as sp
 from vrpca.data.moments import Moments, first_unit
 from vrpca.threads import in_parallel
 
+CANCELS = 1e6  # square of a mean, over the variance, that may be subtracted in double precision
 SPARSE = 0.1  # density below which a product of sparse matrices is cheaper than one of dense blocks
 
 
@@ -27,39 +29,48 @@ class GramSum:
         self.sum = np.zeros((d, d))
         self.first = np.zeros(d)  # sum w_i (x_i - c)
         self.shift: np.ndarray | None = None
+        self.sparse = False
         self.unit = 1.0
 
     def see(self, X: Any, weight: np.ndarray | None, mean: np.ndarray) -> None:
         """Take in rows of X."""
-        dtype = X.dtype
         if self.shift is None:
-            self.unit = first_unit(X)
-            if 1e-6 < self.unit < 1e6:  # nothing can overflow
-                self.unit = 1.0
-            self.shift = (mean * self.unit if self.center and not sp.issparse(X) else np.zeros(len(mean))).astype(dtype)
-        root = None if weight is None else np.sqrt(weight).astype(dtype)
-        if sp.issparse(X) and X.nnz < SPARSE * X.shape[0] * X.shape[1]:
+            self._begin(X, mean)
+        root = None if weight is None else np.sqrt(weight).astype(X.dtype)
+        if self.sparse:
             self._add_sparse(X.astype(np.float64) * self.unit, root)
             return
         cuts = [X.shape[0] * p // self.n_threads for p in range(self.n_threads + 1)]
-        parts = [slice(lo, hi) for lo, hi in zip(cuts[:-1], cuts[1:], strict=True)]
+        parts = [slice(lo, hi) for lo, hi in itertools.pairwise(cuts)]
         roots = [None if root is None else root[part] for part in parts]
         for first, square in in_parallel(self.n_threads, self._sums, [X[part] for part in parts], roots):
             self.first += first
             self.sum += square
 
+    def _begin(self, X: Any, mean: np.ndarray) -> None:
+        """What the first rows say: how large numbers are, where their centre is, whether they are sparse."""
+        self.unit = first_unit(X)
+        if 1e-6 < self.unit < 1e6:  # nothing can overflow
+            self.unit = 1.0
+        self.sparse = sp.issparse(X) and X.nnz < SPARSE * X.shape[0] * X.shape[1]
+        centre = mean * self.unit if self.center and not self.sparse else np.zeros(len(mean))
+        self.shift = centre.astype(X.dtype)
+
     def _sums(self, X: Any, root: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         Y = self._centred(X.toarray() if sp.issparse(X) else X)
         if root is not None:
             Y = Y * root[:, None]
-        first = (np.ones(len(Y), Y.dtype) if root is None else root) @ Y if self.center else np.zeros(Y.shape[1])
-        return first, Y.T @ Y  # BLAS knows a matrix times itself: half the work
+        with np.errstate(over="ignore", invalid="ignore"):  # noticed in the end
+            ones = np.ones(len(Y), Y.dtype) if root is None else root
+            first = ones @ Y if self.center else np.zeros(Y.shape[1])
+            return first, Y.T @ Y  # BLAS knows a matrix times itself: half the work
 
     def _centred(self, X: np.ndarray) -> np.ndarray:
         """The rows about the provisional centre: X itself where there is nothing to do."""
         Y = X if self.unit == 1.0 else X * X.dtype.type(self.unit)
         assert self.shift is not None
-        return Y - self.shift if self.shift.any() else Y
+        with np.errstate(over="ignore", invalid="ignore"):
+            return Y - self.shift if self.shift.any() else Y
 
     def _add_sparse(self, X: Any, root: np.ndarray | None) -> None:
         if root is not None:
@@ -74,12 +85,14 @@ class GramSum:
     ) -> np.ndarray | None:
         """``A`` of the columns that are kept, scaled and with trace 1, as a view has it.
 
-        None if squares of numbers so different in size overflow.
+        None if squares of numbers so different in size overflow, or if the mean is so large that it does not cancel.
         """
         A = self.sum / moments.total
         if self.center:
             delta = self.first / moments.total
             A -= np.outer(delta, delta)
+            if (delta**2 > CANCELS * np.abs(A.diagonal())).any():
+                return None
         if kept is not None:
             A = A[np.ix_(kept, kept)]
         if col_scale is not None:

@@ -138,18 +138,18 @@ class View:
         U[...] = 0
         for block in self.blocks():
             if block.X is not None and W.shape[1] >= blas.COLUMNS:
-                self._blas_product(block, W, U, block.cut(P))
+                self._blas_product(block, block.X, W, U, block.cut(P))
             else:
                 kernels.product(block.rows, W, U, block.cut(P), self.n_threads)
         self.rows_read += self.n
         U /= self.n
         return U
 
-    def _blas_product(self, block: Block, W: np.ndarray, U: np.ndarray, P: np.ndarray | None) -> None:
+    def _blas_product(self, block: Block, X: np.ndarray, W: np.ndarray, U: np.ndarray, P: np.ndarray | None) -> None:
         mapped = self.scale is not None or self.shift is not None
         row_scale = block.cut(self.map.row_scale)
         factor = self.dtype.type(self.unit) if row_scale is None else (self.unit * row_scale).astype(self.dtype)
-        blas.product(block.X, block.rows, mapped, factor, W, U, P, self.n_threads)
+        blas.product(X, block.rows, mapped, factor, W, U, P, self.n_threads)
 
     @property
     def norms_known(self) -> bool:

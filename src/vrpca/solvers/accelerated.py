@@ -29,6 +29,7 @@ class Accelerated(Solver):
     """Chooses the way and goes it."""
 
     name = "accelerated"
+    projects = False
 
     def __init__(self, view: View, options: Options):
         super().__init__(view, options)
@@ -48,6 +49,11 @@ class Accelerated(Solver):
     def passes_to_start(self, view: View) -> float:
         """As the way has it."""
         return self.way.passes_to_start(view)
+
+    @property
+    def exhausted(self) -> bool:
+        """As the way has it."""
+        return self.way.exhausted
 
     def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
         """As the way has it."""

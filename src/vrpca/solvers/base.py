@@ -24,12 +24,15 @@ class Solver:
         Number of steps after which there is nothing left to do.
     step_rule : Step or None
         The step size, which the run may ask to be halved.
+    projects : bool
+        Whether its iterates come with ``P = Z W``; else another reading makes it in the end.
     """
 
     name: str
     monotone: bool = True
     max_epochs: int | None = None
     step_rule: Step | None = None
+    projects: bool = True
 
     def __init__(self, view: View, options: Options):
         self.options = options
@@ -46,6 +49,11 @@ class Solver:
     def passes_per_step(self, view: View) -> float:
         """Readings of the data that one step takes: a snapshot."""
         return 1.0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there is nothing left that another step could add."""
+        return False
 
     def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
         """The first iterate: a random start (or `W0`) and its snapshot."""

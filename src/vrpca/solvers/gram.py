@@ -21,6 +21,7 @@ class Gram(Solver):
     """
 
     name = "gram"
+    projects = False
 
     def __init__(self, view: View, options: Options):
         super().__init__(view, options)

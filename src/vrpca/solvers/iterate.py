@@ -62,14 +62,14 @@ class Iterate:
 
 
 class Pending(Iterate):
-    """An iterate whose vectors are combined when they are asked for; before what they are made of changes, `settle` it."""
+    """An iterate whose vectors are combined when asked for; `settle` it before what they are made of changes."""
 
     def __init__(self, combine: Callable[[], np.ndarray], size: tuple[int, np.dtype], *what: Any):
         self._combine, self._size = combine, size
         self._W: np.ndarray | None = None
         super().__init__(np.zeros((0, 0)), None, None, *what)
 
-    @property  # type: ignore[override]
+    @property
     def W(self) -> np.ndarray:
         """The vectors."""
         self.settle()

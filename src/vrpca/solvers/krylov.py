@@ -17,6 +17,7 @@ class Krylov(Solver):
     """Each reading multiplies the residuals by A and searches everything that has been multiplied so far."""
 
     name = "krylov"
+    projects = False
     space: Space
     residuals: np.ndarray
 
@@ -37,6 +38,11 @@ class Krylov(Solver):
         if len(Z):
             self.space.expand(Z)
         return self._look()
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the space is all there is."""
+        return self.space.full
 
     def _look(self) -> Iterate:
         it, self.residuals = self.space.iterate(self.width)

@@ -17,12 +17,14 @@ from vrpca.solvers.options import Options
 from vrpca.solvers.space import Images, recombine
 
 BLOCKS = 8  # blocks, besides the vectors that are kept, before a restart
+NOISE = 0.01  # a direction of length 1 of which less is left after Gram-Schmidt was rounding
 
 
 class Lanczos(Solver):
     """Each reading multiplies the next block of the Krylov space."""
 
     name = "lanczos"
+    projects = False
 
     def __init__(self, view: View, options: Options):
         super().__init__(view, options)
@@ -55,6 +57,11 @@ class Lanczos(Solver):
             self._expand(view, rng)
         return self._look(view)
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether the space is all there is."""
+        return not len(self.Z)
+
     def _expand(self, view: View, rng: np.random.Generator) -> None:
         """Take Z into S; what its product adds to their span is the next Z."""
         old, new = self.size, self.size + len(self.Z)
@@ -63,10 +70,11 @@ class Lanczos(Solver):
         S = self.S[:new]
         C = V @ S.T
         V -= C @ S
-        factor, V = _orthonormal(V)
+        rounding = 100 * float(np.finfo(V.dtype).eps * np.linalg.norm(C))
+        factor, V = _orthonormal(V, rounding)
         again = V @ S.T
         V -= again @ S
-        second, V = _orthonormal(V)
+        second, V = _orthonormal(V, NOISE)
         C = (C + factor @ again).astype(np.float64)
         H = np.zeros((new, new))
         H[:old, :old] = self.H
@@ -90,7 +98,7 @@ class Lanczos(Solver):
         known = np.vstack([self.S[: self.size], V])
         for _ in range(2):
             fill -= (fill @ known.T) @ known
-            fill = _orthonormal(fill)[1]
+            fill = _orthonormal(fill, NOISE)[1]
         return np.vstack([V, fill])
 
     def _restart(self) -> None:
@@ -124,10 +132,10 @@ class Lanczos(Solver):
         return self.last
 
 
-def _orthonormal(V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``V = F Q`` with orthonormal rows of Q, those that vanish up to rounding left out; F."""
+def _orthonormal(V: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:
+    """``V = F Q`` with orthonormal rows of Q, directions shorter than `rounding` left out; F."""
     w, Y = np.linalg.eigh((V @ V.T).astype(np.float64))
-    good = w > 1e4 * np.finfo(V.dtype).eps ** 2 * max(float(w.max(initial=0.0)), np.finfo(V.dtype).tiny)
+    good = w > rounding**2
     root = np.sqrt(w[good])
     Q = np.ascontiguousarray((Y[:, good] / root).T, dtype=V.dtype) @ V
     return (Y[:, good] * root).astype(V.dtype), Q
