@@ -24,7 +24,8 @@ class Certificate:
     suboptimality : float
         Bound on ``1 - tr(W^T A W) / (lambda_1 + ... + lambda_k)``.
     kind : str
-        ``"exact"``: mu is known. ``"estimated"``: mu is estimated by a Krylov probe of the complement; small residuals
+        ``"exact"``: mu is known. ``"probabilistic"``: mu is bounded by a fresh random search, but for the failure
+        probability asked for. ``"estimated"``: mu is estimated by the search that found the answer; small residuals
         alone never prove that nothing larger was missed.
     residuals : numpy.ndarray
         ``|A w_j - theta_j w_j| / theta_1`` for each component.

@@ -27,6 +27,7 @@ from vrpca.progress import progress_callback
 from vrpca.run import Limits, Outcome, Record, Run, Status
 from vrpca.solvers import SOLVERS, Solver, make_solver
 from vrpca.solvers.auto import Task, choose
+from vrpca.solvers.complement import Search
 from vrpca.solvers.options import Options
 from vrpca.solvers.steps import Theory
 from vrpca.threads import blas_threads, n_threads
@@ -52,6 +53,8 @@ class SolveOptions(TypedDict, total=False):
     deflate: bool
     restarts: int
     cost: str
+    certificate: str
+    failure_probability: float
     n_threads: int | None
     random_state: int | np.random.RandomState | np.random.Generator | None
     callback: Callable[[Record], Any] | None
@@ -72,6 +75,8 @@ DEFAULTS: SolveOptions = {
     "deflate": False,
     "restarts": 1,
     "cost": "auto",
+    "certificate": "estimated",
+    "failure_probability": 1e-6,
     "n_threads": None,
     "random_state": None,
     "callback": None,
@@ -396,7 +401,31 @@ class _Solve:
             if outcome.status in ENDS_EVERYTHING:
                 break
         assert best is not None
+        if self.options["certificate"] == "probabilistic" and best.certificate.kind == "estimated":
+            best = self._proven(best, k)
         return replace(best, rows_read=self._rows_read())
+
+    def _proven(self, outcome: Outcome, k: int, tries: int = 3) -> Outcome:
+        """The outcome with a probabilistic certificate; what was missed, if anything, is looked for and taken in."""
+        it, limits = outcome.iterate, self._limits(share=1)
+        search = Search(self.view, np.ascontiguousarray(it.W), self.options["failure_probability"], self.rng)
+        certificate = outcome.certificate
+        with blas_threads(1):
+            while not search.exhausted and self._rows_read() / self.view.n + 1 <= limits.max_passes:
+                search.step()
+                it.mu, it.kind = search.ceiling(), "probabilistic"
+                certificate = it.certificate(k)
+                if certificate.suboptimality <= limits.tol:
+                    break
+        missed = search.steps > 0 and float(search.space.theta[0]) > it.theta[k - 1] * (1 + 1e-6)
+        if missed and tries and certificate.suboptimality > limits.tol:
+            solver, start = self._solver(k), np.hstack([search.leader(), it.W[:, :k]])
+            if self._affordable(solver, self._limits(share=1)):
+                again = self._run(solver, k, self._limits(share=1), start)
+                return self._proven(replace(again, history=outcome.history + again.history), k, tries - 1)
+        good = certificate.suboptimality <= limits.tol
+        status = outcome.status if good or outcome.status is not Status.CONVERGED else Status.UNPROVEN
+        return replace(outcome, certificate=certificate, status=status)
 
     def fraction(self, fraction: float, W0: np.ndarray | None = None) -> tuple[Outcome, int]:
         """Let k grow until the answer's Ritz values, which are lower bounds, explain the fraction."""
@@ -601,6 +630,11 @@ def _checked(given: SolveOptions) -> SolveOptions:
             raise OptionError(f"{name}={value!r} must be an integer, at least {least}.")
     if options["cost"] not in ("auto", "time", "passes"):
         raise OptionError(f"cost={options['cost']!r} is not known: use 'auto', 'time' or 'passes'.")
+    if options["certificate"] not in ("estimated", "probabilistic"):
+        raise OptionError(f"certificate={options['certificate']!r} is not known: use 'estimated' or 'probabilistic'.")
+    failure = options["failure_probability"]
+    if isinstance(failure, bool) or not isinstance(failure, numbers.Real) or not 0 < failure < 1:
+        raise OptionError(f"failure_probability={failure!r} must lie in (0, 1).")
     seconds, callback = options["max_seconds"], options["callback"]
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, numbers.Real) or not seconds > 0):
         raise OptionError(f"max_seconds={seconds!r} must be a positive number or None.")

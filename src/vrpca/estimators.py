@@ -48,6 +48,12 @@ _PARAMETERS = """solver : str, default="auto"
     cost : {"auto", "time", "passes"}, default="auto"
         What `accelerated` is to save: ``"time"`` (narrow blocks, little arithmetic) or ``"passes"`` (few readings of
         the data, for more arithmetic and memory). By default time for data in memory, passes for memory maps.
+    certificate : {"estimated", "probabilistic"}, default="estimated"
+        What the certificate is to rest on: the search that found the components, or a fresh random search outside them,
+        which costs further passes and bounds what was missed but for a `failure_probability`. Where `gram` is the
+        solver, it is exact anyway.
+    failure_probability : float, default=1e-6
+        Probability that a probabilistic certificate is wrong.
     n_threads : int, optional
         Threads of the products; all cores by default.
     random_state : int, RandomState, Generator or None, default=None
@@ -257,6 +263,8 @@ class PCA(_Decomposer):  # noqa: D101 - the docstring shares its parameters with
         deflate: bool = False,
         restarts: int = 1,
         cost: str = "auto",
+        certificate: str = "estimated",
+        failure_probability: float = 1e-6,
         n_threads: int | None = None,
         random_state: Any = None,
         warm_start: bool = False,
@@ -280,6 +288,8 @@ class PCA(_Decomposer):  # noqa: D101 - the docstring shares its parameters with
         self.deflate = deflate
         self.restarts = restarts
         self.cost = cost
+        self.certificate = certificate
+        self.failure_probability = failure_probability
         self.n_threads = n_threads
         self.random_state = random_state
         self.warm_start = warm_start
@@ -390,6 +400,8 @@ class TruncatedSVD(_Decomposer):  # noqa: D101 - the docstring shares its parame
         deflate: bool = False,
         restarts: int = 1,
         cost: str = "auto",
+        certificate: str = "estimated",
+        failure_probability: float = 1e-6,
         n_threads: int | None = None,
         random_state: Any = None,
         warm_start: bool = False,
@@ -410,6 +422,8 @@ class TruncatedSVD(_Decomposer):  # noqa: D101 - the docstring shares its parame
         self.deflate = deflate
         self.restarts = restarts
         self.cost = cost
+        self.certificate = certificate
+        self.failure_probability = failure_probability
         self.n_threads = n_threads
         self.random_state = random_state
         self.warm_start = warm_start

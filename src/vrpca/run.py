@@ -33,6 +33,10 @@ class Status(enum.Enum):
         "The residual no longer falls: it is at the rounding level of the data's type, or the step is too long. Pass "
         "float64 data for a smaller tol, or change step."
     )
+    UNPROVEN = (
+        "The estimated certificate is below tol, the probabilistic one is not: allow more passes, a larger "
+        "failure_probability or a looser tol, or be content with certificate='estimated'."
+    )
     DIVERGED = "The steps diverged and the step size was fixed: pass a smaller step, or step='paper'."
     INTERRUPTED = "Interrupted: this is the best answer so far."
     STOPPED = "The callback asked to stop: this is the best answer so far."

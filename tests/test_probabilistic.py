@@ -1,0 +1,123 @@
+"""Probabilistic certificates: a fresh random search outside the answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import vrpca
+from solvers.problems import suboptimality, view_of, with_eigenvalues
+from vrpca.solvers.complement import Complement, Search
+
+
+def problem(seed=0, d=60):
+    return with_eigenvalues(500, d, 1 / (1 + np.arange(d)) ** 1.2, seed)
+
+
+def test_the_complement_is_A_without_the_answer():
+    view = view_of(problem())
+    A = view.gram()
+    W = np.linalg.qr(np.random.default_rng(0).standard_normal((60, 3)))[0]
+    outside = np.eye(60) - W @ W.T
+    V = np.random.default_rng(1).standard_normal((60, 4))
+    expected = outside @ A @ outside @ V
+    np.testing.assert_allclose(Complement(view, W).product(V), expected, atol=1e-14)
+    out = np.empty_like(V)
+    assert Complement(view, W).product(V, out=out) is out
+    np.testing.assert_allclose(out, expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_ceiling_comes_down_to_the_largest_eigenvalue_outside(seed):
+    view = view_of(problem(seed))
+    eigenvalues, vectors = np.linalg.eigh(view.gram())
+    search = Search(view, np.ascontiguousarray(vectors[:, -4:]), 1e-6, np.random.default_rng(seed))
+    assert search.ceiling() == np.inf
+    ceilings = []
+    while not search.exhausted:
+        search.step()
+        ceilings.append(search.ceiling())
+        assert ceilings[-1] >= eigenvalues[-5] * (1 - 1e-12)
+    assert ceilings[-1] < 1.5 * eigenvalues[-5]
+    leader = search.leader()[:, 0]
+    assert abs(leader @ vectors[:, -5]) > 1 - 1e-6
+
+
+def test_a_smaller_failure_probability_gives_a_higher_ceiling():
+    view = view_of(problem())
+    W = np.ascontiguousarray(np.linalg.eigh(view.gram())[1][:, -4:])
+    searches = [Search(view, W, failure, np.random.default_rng(0)) for failure in (1e-2, 1e-12)]
+    for _ in range(7):
+        for search in searches:
+            search.step()
+    assert searches[0].ceiling() < searches[1].ceiling() < np.inf
+
+
+@pytest.mark.parametrize("solver", ["vr", "krylov", "accelerated"])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_any_solver_can_have_one(solver, sparse):
+    X = problem(3)
+    data = sp.csr_array(X) if sparse else X
+    found = vrpca.svd(data, 3, solver=solver, certificate="probabilistic", tol=1e-7, random_state=0, max_passes=300)
+    assert found.converged
+    assert found.certificate.kind == "probabilistic"
+    assert suboptimality(X, found.Vt) <= found.certificate.suboptimality <= 1e-7
+    plain = vrpca.svd(data, 3, solver=solver, tol=1e-7, random_state=0, max_passes=300)
+    assert found.n_passes > plain.n_passes
+
+
+def test_gram_is_exact_anyway():
+    assert vrpca.svd(problem(), 2, solver="gram", certificate="probabilistic").certificate.kind == "exact"
+
+
+def test_what_a_bad_start_hides_is_found_and_taken_in():
+    """`vr` from a start without the leading direction stays without it; the search outside finds it."""
+    d = 40
+    X = np.diag(np.r_[5.0, 3.0, 2.0, np.full(d - 3, 0.1)])
+    start = np.eye(d)[1:3]
+    options = {"solver": "power", "oversample": 0, "start": start, "tol": 1e-6, "random_state": 0, "max_passes": 400}
+    found = vrpca.svd(X, 2, certificate="probabilistic", **options)
+    assert found.converged
+    assert suboptimality(X, found.Vt) <= 1e-6
+    np.testing.assert_allclose(found.s, [5, 3], rtol=1e-5)
+
+
+def test_too_few_passes_leave_it_unproven():
+    X = problem(1)
+    plain = vrpca.svd(X, 2, solver="krylov", tol=1e-6, random_state=0, compute_u=False)
+    with pytest.warns(match="the probabilistic one is not"):
+        found = vrpca.svd(
+            X,
+            2,
+            solver="krylov",
+            tol=1e-6,
+            random_state=0,
+            compute_u=False,
+            certificate="probabilistic",
+            max_passes=plain.n_passes + 2,
+        )
+    assert found.status is vrpca.Status.UNPROVEN and not found.converged
+    assert found.certificate.kind == "probabilistic" and found.certificate.suboptimality > 1e-6
+    assert found.n_passes <= plain.n_passes + 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"certificate": "proof"}, "certificate='proof' is not known: use 'estimated' or 'probabilistic'"),
+        ({"failure_probability": 0}, "failure_probability=0 must lie in"),
+        ({"failure_probability": 1.0}, "failure_probability=1.0 must lie in"),
+        ({"cost": "money"}, "cost='money' is not known: use 'auto', 'time' or 'passes'"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(vrpca.OptionError, match=message):
+        vrpca.svd(problem(), 2, **options)
+
+
+def test_constant_and_tiny_data():
+    X = np.ones((2, 3))
+    found = vrpca.svd(X, 1, solver="krylov", certificate="probabilistic", random_state=0)
+    np.testing.assert_allclose(found.s, np.sqrt(6))
+    assert found.certificate.suboptimality < 1e-8
