@@ -342,3 +342,22 @@ def test_a_fraction_is_reached_where_the_spectrum_falls_slowly(seed, recwarn):
     found = vrpca.pca(X, fraction, solver="vr", tol=1e-4, random_state=0)
     assert needed > 8 and len(found.s) in (needed, needed + 1)  # lower bounds may call for one more
     assert found.explained_variance_ratio.sum() >= fraction and found.n_passes <= 100
+
+
+def test_auto_changes_its_mind(monkeypatch):
+    """Forming A is expected to take no time once the run has begun: any run that does not end at once is given up."""
+    monkeypatch.setattr("vrpca.decomposition.gram_seconds", lambda task: 0.0)
+    monkeypatch.setattr("vrpca.solvers.auto.SMALL", 0)
+    monkeypatch.setattr("vrpca.solvers.auto.gram_seconds", lambda task: np.inf)
+    flat = np.random.default_rng(0).standard_normal((900, 300))
+    found = vrpca.svd(flat, 2, tol=1e-10, random_state=0)
+    assert found.solver == "gram" and "given up" in found.reason
+    assert found.converged and found.certificate.kind == "exact"
+    assert_true_answer(found, flat, 1e-10)
+    assert len(found.history) >= 3 and found.history[-1].passes >= found.history[0].passes
+
+
+def test_auto_stays_where_its_model_is_right():
+    flat = np.random.default_rng(0).standard_normal((900, 300))
+    found = vrpca.svd(flat, 2, solver="accelerated", tol=1e-10, random_state=0)
+    assert found.solver == "accelerated" and found.converged

@@ -26,7 +26,7 @@ from vrpca.linalg import cross, orthonormalise
 from vrpca.progress import progress_callback
 from vrpca.run import Limits, Outcome, Record, Run, Status
 from vrpca.solvers import SOLVERS, Solver, make_solver
-from vrpca.solvers.auto import Task, choose
+from vrpca.solvers.auto import WIDEST, Task, choose, gram_seconds
 from vrpca.solvers.complement import Search
 from vrpca.solvers.options import Options
 from vrpca.solvers.steps import Theory
@@ -275,7 +275,7 @@ def _decompose(
     if fraction:
         outcome, k = solve.fraction(float(k), W0)
     else:
-        outcome = solve(int(k), W0)
+        outcome, name, reason = _solve_or_switch(solve, int(k), W0, plan, _task(options, smaller, k, fraction))
     _warn(outcome, options["tol"], k, asked)
     weight = 1.0 if weights is None else float(weights.mean())
     if everything and outcome.iterate.P is not None:
@@ -371,6 +371,41 @@ def _use(
     return W0
 
 
+class _Switch:
+    """Says when a run that was expected to be the faster one is better given up for forming A."""
+
+    def __init__(self, seconds: float, tol: float):
+        self.seconds, self.tol = seconds, tol
+        self.last: Record | None = None
+        self.wanted = False
+
+    def __call__(self, record: Record) -> bool:
+        """Whether what is left to do, at the rate of the last step, takes longer than all of `gram`."""
+        before, self.last = self.last, record
+        if before is None or record.seconds < self.seconds or record.bound <= self.tol or self.tol <= 0:
+            return False
+        gained = np.log(before.bound / record.bound) / max(record.seconds - before.seconds, 1e-9)
+        left = np.log(record.bound / self.tol) / gained if gained > 0 else np.inf
+        self.wanted = bool(left > self.seconds)
+        return self.wanted
+
+
+def _solve_or_switch(solve: _Solve, k: int, W0: np.ndarray | None, plan: _Plan, task: Task) -> tuple[Outcome, str, str]:
+    """The outcome, the solver and the reason; `auto` changes to `gram` when the observation contradicts its model."""
+    choice = solve.options["solver"] == "auto" and plan.name == "accelerated"
+    if not choice or solve.view.d > WIDEST or task.cost == "passes":
+        return solve(k, W0), plan.name, plan.reason
+    switch = solve.hopeless = _Switch(gram_seconds(task), task.tol)
+    outcome = solve(k, W0)
+    solve.hopeless = None
+    if not (switch.wanted and outcome.status is Status.STOPPED):
+        return outcome, plan.name, plan.reason
+    other = _Solve(solve.view, "gram", solve.options, solve.rng, solve.rows_before, solve.projections)
+    exact = other(k)
+    reason = f"{plan.reason}; it converged too slowly and was given up after {len(outcome.history)} looks"
+    return replace(exact, history=outcome.history + exact.history), "gram", reason
+
+
 class _Solve:
     """Runs of one solver on one view, within one budget: restarts, and k that grows until a fraction is explained."""
 
@@ -385,7 +420,7 @@ class _Solve:
     ):
         self.view, self.name, self.options, self.rng = view, name, options, rng
         self.rows_before, self.projections = rows_before, projections
-        self.hopeless: Callable[[Record], bool] | None = None  # says when a k need not be carried on with
+        self.hopeless: Callable[[Record], bool] | None = None  # says when a run need not be carried on with
         self.began = time.perf_counter()
 
     def __call__(self, k: int, W0: np.ndarray | None = None) -> Outcome:
