@@ -231,7 +231,9 @@ np.testing.assert_allclose(found.s, expected, atol=1e-6 * expected[0])
 """
 
 
-@pytest.mark.xfail(strict=True, reason="never ends: the space cannot grow beyond the columns that vary, and start waits")
+@pytest.mark.xfail(
+    strict=True, reason="never ends: the space cannot grow beyond the columns that vary, and start waits"
+)
 @pytest.mark.parametrize(("sparse", "k"), [(False, 3), (False, 6), (True, 6)])
 def test_fewer_varying_columns_than_wanted_vectors(sparse, k):
     ran = run_python(FEW.format(sparse=sparse, k=k))
