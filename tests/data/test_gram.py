@@ -165,7 +165,7 @@ def test_columns_of_very_different_size(size, rng):
 
 
 @pytest.mark.xfail(
-    strict=True, reason="the unit comes from the first rows; squares are subnormal in float32 without it"
+    strict=True, reason="the unit comes from the first rows: without it squares are subnormal in float32"
 )
 @pytest.mark.parametrize("size", [1e-21, 1e-22])
 def test_first_rows_of_zeros(size, rng):

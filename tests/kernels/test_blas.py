@@ -68,6 +68,10 @@ def test_any_width(width, rng):
 def test_mapped_rows_agree_with_their_twin(maps, dtype, d, rng):
     """``x_i * s - b_i m``, without the scale of the row, from any row on."""
     case = make_case(rng, 50, d, "dense", dtype, maps)
+    if not (maps[0] or maps[1]):
+        with pytest.raises(ValueError, match="not mapped"):
+            native.map_rows(case.rows(native), 0, np.empty((50, d), dtype))
+        return
     for first, count in ((0, 50), (0, 1), (49, 1), (13, 20)):
         out, twin = np.full((count, d), np.nan, dtype), np.full((count, d), np.nan)
         native.map_rows(case.rows(native), first, out)

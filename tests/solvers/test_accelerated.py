@@ -9,7 +9,6 @@ import scipy.sparse as sp
 import vrpca
 from solvers.problems import (
     ChunkedSource,
-    assert_true_answer,
     small_counts,
     transformed,
     view_of,
@@ -48,10 +47,8 @@ def test_a_sample_is_made_of_rows_of_the_view(source, center, weighted):
     Z = transformed(X, center, True, weights)
     Z *= np.sqrt(500) / np.linalg.norm(Z)
     part = view.sample(100, np.random.default_rng(0))
-    fetched = 128 if "chunks" in source else 100
-    if source == "chunks" or source == "sparse chunks":
-        fetched = part.n  # whole blocks, the last of which may be short
-        assert 100 <= fetched <= 128 + 64
+    fetched = 100 if source in ("whole", "sparse") else part.n
+    assert 100 <= fetched <= (500 if source in ("F order", "int") else 128)  # a block that has to be made comes whole
     assert view.rows_read == fetched == part.n and part.rows_read == 0 and part.d == view.d
     eye = np.eye(20)
     P = np.zeros((part.n, 20))
@@ -139,7 +136,7 @@ def test_few_passes_where_passes_are_the_cost(decay, k):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_repeatable(way):
-    X = data_for(way)
+    X = data_for(way, d=300)
     runs = [vrpca.svd(X, 3, solver="accelerated", cost=WAYS[way], random_state=seed, n_threads=1) for seed in (5, 5, 6)]
     np.testing.assert_array_equal(runs[0].Vt, runs[1].Vt)
     assert (runs[0].Vt != runs[2].Vt).any()
@@ -159,7 +156,6 @@ def test_a_direction_that_samples_cannot_see(way, k, seed):
     found = vrpca.svd(X, k, solver="accelerated", cost=WAYS[way], random_state=seed)
     assert found.converged and found.s[0] == pytest.approx(6, rel=1e-6)
     assert np.abs(found.Vt[0, -4:]).min() > 0.49
-    assert_true_answer(vrpca.svd(X, k, solver="krylov", random_state=seed), X, 1e-8)
 
 
 @pytest.mark.parametrize("cost", ["money", "", None, 1, "PASSES"])
