@@ -1,0 +1,217 @@
+"""The three ways of `accelerated`, samples of a view, and which solver is chosen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import vrpca
+from solvers.problems import (
+    ChunkedSource,
+    small_counts,
+    transformed,
+    view_of,
+    with_singular_values,
+)
+from vrpca.solvers.accelerated import Accelerated, Sampled, Streamed
+from vrpca.solvers.auto import Task, choose
+from vrpca.solvers.lanczos import Lanczos
+from vrpca.solvers.options import Options
+
+WAYS = {"sampled": "time", "lanczos": "time", "streamed": "passes"}
+
+
+def data_for(way, n=4000, d=60, seed=0):
+    """A matrix on which `accelerated` goes this way: many rows, or few entries per column."""
+    X = with_singular_values(n if way != "lanczos" else 500, d, 0.93 ** np.arange(d), seed)
+    return X + 0.01 * np.random.default_rng(seed).standard_normal(d)
+
+
+@pytest.mark.parametrize("source", ["whole", "F order", "int", "sparse", "chunks", "sparse chunks"])
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_sample_is_made_of_rows_of_the_view(source, center, weighted):
+    X = small_counts(500, 20)
+    X[:, 0] = np.arange(500)  # tells the rows apart
+    kinds = {
+        "whole": X,
+        "F order": np.asfortranarray(X),
+        "int": X.astype(np.int64),
+        "sparse": sp.csr_array(X),
+        "chunks": ChunkedSource(X, 64),
+        "sparse chunks": ChunkedSource(sp.csr_array(X), 64),
+    }
+    weights = np.random.default_rng(1).uniform(0.1, 2, 500) if weighted else None
+    view = view_of(kinds[source], center=center, scale=True, weights=weights)
+    Z = transformed(X, center, True, weights)
+    Z *= np.sqrt(500) / np.linalg.norm(Z)
+    part = view.sample(100, np.random.default_rng(0))
+    fetched = 100 if source in ("whole", "sparse") else part.n
+    assert 100 <= fetched <= (500 if source in ("F order", "int") else 128)  # a block that has to be made comes whole
+    assert view.rows_read == fetched == part.n and part.rows_read == 0 and part.d == view.d
+    eye = np.eye(20)
+    P = np.zeros((part.n, 20))
+    A = part.product(eye, P)
+    distance = np.abs(P[:, None, :] - Z[None]).max(axis=2)
+    assert distance.min(axis=1).max() < 1e-12, "not a row of the view"
+    assert len(set(distance.argmin(axis=1).tolist())) == part.n, "a row was drawn twice"
+    np.testing.assert_allclose(A, P.T @ P / part.n, atol=1e-12)
+    assert part.rows_read == part.n and view.rows_read == fetched
+    full = np.zeros((500, 20))
+    view.product(eye, full)  # the view itself is as it was
+    np.testing.assert_allclose(full, Z, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("X", "cost", "way"),
+    [
+        (data_for("sampled"), "time", Sampled),
+        (data_for("lanczos"), "time", Lanczos),
+        (sp.random_array((4000, 60), density=0.02, rng=np.random.default_rng(0)).tocsr(), "time", Lanczos),
+        (data_for("sampled"), "passes", Streamed),
+        (data_for("lanczos"), "passes", Streamed),
+    ],
+)
+def test_the_way_is_what_costs_least(X, cost, way):
+    assert type(Accelerated(view_of(X), Options(3, cost=cost)).way) is way
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("k", [1, 4])
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_every_way_against_lapack(way, k, center, scale, weighted):
+    X = data_for(way)
+    weights = np.random.default_rng(1).uniform(0.1, 2, len(X)) if weighted else None
+    found = vrpca.svd(
+        X,
+        k,
+        center=center,
+        scale=scale,
+        sample_weight=weights,
+        solver="accelerated",
+        cost=WAYS[way],
+        random_state=0,
+        oversample=3,
+    )
+    assert found.converged
+    Z = transformed(X, center, scale, weights)
+    np.testing.assert_allclose(found.s, np.linalg.svd(Z, compute_uv=False)[:k], rtol=1e-5)
+    assert 1 - np.linalg.norm(Z @ found.Vt.T) ** 2 / (np.linalg.svd(Z, compute_uv=False)[:k] ** 2).sum() < 2e-8
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["F order", "wide", "float32", "chunks"])
+def test_every_way_on_other_kinds_of_data(way, kind):
+    X = data_for(way)
+    given = {
+        "F order": np.asfortranarray(X),
+        "wide": np.ascontiguousarray(X.T),
+        "float32": X.astype(np.float32),
+        "chunks": ChunkedSource(X, 300),
+    }[kind]
+    tol = 1e-6 if kind == "float32" else 1e-8
+    found = vrpca.svd(given, 3, solver="accelerated", cost=WAYS[way], tol=tol, random_state=0)
+    assert found.converged
+    s = np.linalg.svd(X, compute_uv=False)[:3]
+    np.testing.assert_allclose(found.s, s, rtol=1e-5)
+    Z = X.T if kind == "wide" else X
+    assert 1 - np.linalg.norm(Z @ found.Vt.T) ** 2 / (s**2).sum() < 2 * tol
+    if isinstance(given, ChunkedSource):
+        assert found.n_passes == pytest.approx(given.handed_out / len(X))
+
+
+@pytest.mark.parametrize("decay", [0.8, 0.95, 0.99])
+@pytest.mark.parametrize("k", [1, 5])
+def test_few_passes_where_passes_are_the_cost(decay, k):
+    X = with_singular_values(3000, 300, decay ** np.arange(300))
+    passes = [
+        vrpca.svd(X, k, solver=solver, cost="passes", oversample=4, random_state=0, compute_u=False).n_passes
+        for solver in ("accelerated", "krylov")
+    ]
+    assert passes[0] <= passes[1]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_repeatable(way):
+    X = data_for(way, d=300)
+    runs = [vrpca.svd(X, 3, solver="accelerated", cost=WAYS[way], random_state=seed, n_threads=1) for seed in (5, 5, 6)]
+    np.testing.assert_array_equal(runs[0].Vt, runs[1].Vt)
+    assert (runs[0].Vt != runs[2].Vt).any()
+    assert [r.bound for r in runs[0].history] == [r.bound for r in runs[1].history]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_direction_that_samples_cannot_see(way, k, seed):
+    """One heavy row in columns that no other row has: only a random direction leads there."""
+    X = data_for(way, seed=seed)
+    X[:, -4:] = 0
+    row = seed * len(X) // 4
+    X[row] = 0
+    X[row, -4:] = 3
+    found = vrpca.svd(X, k, solver="accelerated", cost=WAYS[way], random_state=seed)
+    assert found.converged and found.s[0] == pytest.approx(6, rel=1e-6)
+    assert np.abs(found.Vt[0, -4:]).min() > 0.49
+
+
+@pytest.mark.parametrize("cost", ["money", "", None, 1, "PASSES"])
+def test_costs_that_are_not_known(cost):
+    with pytest.raises(vrpca.OptionError, match="cost="):
+        vrpca.svd(np.eye(5), 1, cost=cost)
+
+
+def test_more_components_than_columns_that_are_there():
+    S = sp.csr_array(np.hstack([np.random.default_rng(0).standard_normal((400, 3)), np.zeros((400, 200))]))
+    found = vrpca.svd(S, 5, solver="krylov", random_state=0)
+    assert found.converged
+
+
+@pytest.mark.xfail(strict=True, reason="a space of fewer vectors than components is never certified")
+def test_more_components_than_columns_that_are_there_in_few_passes():
+    S = sp.csr_array(np.hstack([np.random.default_rng(0).standard_normal((400, 3)), np.zeros((400, 200))]))
+    found = vrpca.svd(S, 5, solver="accelerated", cost="passes", random_state=0)
+    assert found.converged
+
+
+@pytest.mark.parametrize("cost", ["time", "passes"])
+@pytest.mark.parametrize("fraction", [0.3, 0.8])
+def test_a_fraction_of_the_variance(cost, fraction):
+    X = data_for("sampled")
+    found = vrpca.pca(X, fraction, solver="accelerated", cost=cost, random_state=0)
+    ratio = np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2
+    assert len(found.s) == np.searchsorted(np.cumsum(ratio / ratio.sum()), fraction) + 1
+    assert found.converged
+
+
+@pytest.mark.parametrize("cost", ["time", "passes"])
+def test_auto_takes_gram_for_short_rows(cost):
+    name, reason = choose(Task(10**6, 100, 5, 10**8, cost=cost))
+    assert name == "gram" and "100" in reason
+
+
+def test_auto_takes_accelerated_for_long_rows():
+    name, reason = choose(Task(10**6, 50_000, 10, 5 * 10**10))
+    assert name == "accelerated" and "50000 x 50000" in reason
+    name, reason = choose(Task(20_000, 5000, 5, 10**8))
+    assert name == "accelerated" and " s" in reason and "5000 x 5000" in reason
+
+
+@pytest.mark.parametrize(("d", "k", "expected"), [(1400, 100, "gram"), (1401, 100, "accelerated"), (300, 22, "gram")])
+def test_auto_where_passes_are_the_cost(d, k, expected):
+    name, reason = choose(Task(10**5, d, k, 10**5 * d, cost="passes"))
+    assert name == expected
+    if name == "gram":
+        assert f"{d} x {d}" in reason and str(k) in reason
+
+
+def test_auto_takes_gram_for_most_of_the_components():
+    assert choose(Task(10**4, 1000, 400, 10**7))[0] == "gram"
+
+
+def test_the_answer_names_the_solver_and_the_reason():
+    found = vrpca.svd(small_counts(), 2)
+    assert found.solver == "gram" and "20" in found.reason
