@@ -154,7 +154,6 @@ def test_rows_of_next_to_no_weight_first(rng):
     assert true <= found.certificate.suboptimality + 1e-10
 
 
-@pytest.mark.xfail(strict=True, reason="squares of small columns vanish in float32 before the columns are scaled")
 @pytest.mark.parametrize("size", [1e-21, 1e-23, 1e-26])
 def test_columns_of_very_different_size(size, rng):
     X = rng.standard_normal((2000, 6))
@@ -164,9 +163,6 @@ def test_columns_of_very_different_size(size, rng):
     assert suboptimality(transformed(X, True, True), found.Vt) <= max(found.certificate.suboptimality, 1e-10)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the unit comes from the first rows: without it squares are subnormal in float32"
-)
 @pytest.mark.parametrize("size", [1e-21, 1e-22])
 def test_first_rows_of_zeros(size, rng):
     X = (rng.standard_normal((30000, 8)) * size).astype(np.float32)

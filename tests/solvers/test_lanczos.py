@@ -7,7 +7,6 @@ import pytest
 import scipy.sparse as sp
 
 import vrpca
-from helpers import run_python
 from solvers.problems import (
     assert_orthonormal,
     assert_true_answer,
@@ -162,7 +161,7 @@ def test_fewer_columns_than_a_block(d, columns, dtype):
     assert worker.exhausted and worker.size == d and it.kind == "exact"
     values = np.linalg.eigvalsh(A)[::-1]
     np.testing.assert_allclose(it.theta, values[:columns], atol=100 * np.finfo(dtype).eps)
-    assert it.mu == pytest.approx(values[columns] if columns < d else 0.0, abs=100 * np.finfo(dtype).eps)
+    assert it.mu == pytest.approx(values[columns] if columns < d else 0.0, abs=100 * float(np.finfo(dtype).eps))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -190,10 +189,6 @@ def test_zero_columns_stay_exactly_zero():
         assert not it.W[1::2].any()
 
 
-START = "rows of `start` that are not orthonormal are taken into the space as they are"
-
-
-@pytest.mark.xfail(strict=True, reason=START)
 @pytest.mark.parametrize("kind", ["long", "dependent", "oblique"])
 def test_any_start_will_do(kind):
     rng = np.random.default_rng(0)
@@ -213,26 +208,13 @@ def test_an_orthonormal_start_will_do():
         assert_true_answer(found, X, 1e-8)
 
 
-FEW = """
-import faulthandler
-faulthandler.dump_traceback_later(8, exit=True)
-import numpy as np, scipy.sparse as sp, vrpca
-rng = np.random.default_rng(0)
-X = np.tile(rng.standard_normal(300), (500, 1))
-X[:, :5] += rng.standard_normal((500, 5)) * [5, 4, 3, 2, 1]
-if {sparse}:
-    X, center = sp.csr_array(np.hstack([X[:, :5], np.zeros((500, 295))])), False
-else:
-    center = True
-found = vrpca.svd(X, {k}, center=center, solver="accelerated", random_state=0, n_threads=1)
-Z = X.toarray() if {sparse} else X - X.mean(0)
-expected = np.linalg.svd(Z, compute_uv=False)[:{k}]
-np.testing.assert_allclose(found.s, expected, atol=1e-6 * expected[0])
-"""
-
-
-@pytest.mark.xfail(strict=True, reason="never ends: start waits for more vectors than there are columns that vary")
 @pytest.mark.parametrize(("sparse", "k"), [(False, 3), (False, 6), (True, 6)])
 def test_fewer_varying_columns_than_wanted_vectors(sparse, k):
-    ran = run_python(FEW.format(sparse=sparse, k=k))
-    assert ran.returncode == 0, ran.stderr
+    rng = np.random.default_rng(0)
+    X = np.tile(rng.standard_normal(300), (500, 1))
+    X[:, :5] += rng.standard_normal((500, 5)) * [5, 4, 3, 2, 1]
+    data = sp.csr_array(np.hstack([X[:, :5], np.zeros((500, 295))])) if sparse else X
+    found = vrpca.svd(data, k, center=not sparse, solver="accelerated", random_state=0, n_threads=1)
+    Z = data.toarray() if sparse else X - X.mean(0)
+    expected = np.linalg.svd(Z, compute_uv=False)[:k]
+    np.testing.assert_allclose(found.s, expected, atol=1e-6 * expected[0])

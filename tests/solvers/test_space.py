@@ -11,7 +11,6 @@ from solvers.problems import assert_orthonormal, orthonormal, view_of, with_eige
 from vrpca.solvers.space import Space
 
 DTYPES = (np.float32, np.float64)
-DRIFT = "S loses its orthonormality: one round of Gram-Schmidt per block, and one for the iterate kept by a restart"
 
 
 class Matrix:
@@ -63,8 +62,6 @@ def started(A, columns, capacity, dtype, seed=1):
 @pytest.mark.parametrize("capacity", [0, 14, 60])
 def test_identities_after_every_step(columns, capacity, dtype):
     """However often room has to be made."""
-    if dtype == np.float64 and columns == 3 and capacity < 60:
-        pytest.xfail(DRIFT)
     A = psd(0.9 ** np.arange(60), 60)
     space, rng = started(A, columns, capacity, dtype)
     check(space)
@@ -84,7 +81,6 @@ def test_identities_after_every_step(columns, capacity, dtype):
     assert restarts or capacity > width * 6
 
 
-@pytest.mark.xfail(strict=True, reason=DRIFT)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("columns", "capacity"), [(1, 0), (3, 14), (3, 40), (6, 84)])
 def test_identities_hold_in_long_runs(columns, capacity, dtype):
@@ -99,7 +95,6 @@ def test_identities_hold_in_long_runs(columns, capacity, dtype):
     assert (space.theta[:columns] <= eigenvalues[:columns] * (1 + 200 * np.finfo(dtype).eps)).all()
 
 
-@pytest.mark.xfail(strict=True, reason=DRIFT)
 @pytest.mark.parametrize("cost", ["time", "passes"])
 def test_axes_are_orthonormal_to_rounding(cost):
     X = sp.random_array((3000, 300), density=0.05, rng=np.random.default_rng(0)).toarray()
@@ -175,7 +170,7 @@ def test_a_full_space_knows_everything(dtype):
     eigenvalues = np.linalg.eigvalsh(A)[::-1]
     np.testing.assert_allclose(space.theta, eigenvalues, atol=100 * np.finfo(dtype).eps)
     it, _ = space.iterate(4)
-    assert it.kind == "exact" and it.mu == pytest.approx(eigenvalues[3], abs=100 * np.finfo(dtype).eps)
+    assert it.kind == "exact" and it.mu == pytest.approx(eigenvalues[3], abs=100 * float(np.finfo(dtype).eps))
     assert len(space.fresh(np.ones((4, 13), dtype), rng)) == 0  # nothing is left
 
 

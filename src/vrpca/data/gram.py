@@ -85,8 +85,11 @@ class GramSum:
     ) -> np.ndarray | None:
         """``A`` of the columns that are kept, scaled and with trace 1, as a view has it.
 
-        None if squares of numbers so different in size overflow, or if the mean is so large that it does not cancel.
+        None if squares of numbers so different in size overflow or vanish, or if the mean is so large that it does not
+        cancel.
         """
+        if self._vanishes(moments, col_scale is not None):
+            return None
         A = self.sum / moments.total
         if self.center:
             delta = self.first / moments.total
@@ -99,3 +102,11 @@ class GramSum:
             A *= np.outer(col_scale / col_scale.max(), col_scale / col_scale.max())
         trace = np.trace(A)
         return A / trace if np.isfinite(A).all() and trace > 0 and moments.readings == 1 else None
+
+    def _vanishes(self, moments: Moments, scaled: bool) -> bool:
+        """Whether squares of a column that matters are near the smallest numbers of the data's type."""
+        assert self.shift is not None
+        square = moments.variance if self.center else moments.second
+        matters = square > (0.0 if scaled else 1e-14 * square.sum())
+        summed = square * (self.unit / moments.factor) ** 2
+        return bool((summed[matters] < np.finfo(self.shift.dtype).tiny / np.finfo(self.shift.dtype).eps ** 2).any())

@@ -99,7 +99,7 @@ def peers(
 
 @app.command()
 def growth(
-    solvers: Solvers = "vr",
+    solvers: Solvers = "accelerated",
     target: Target = 1e-6,
     cache: Cache = None,
     size: Size = "full",
@@ -128,7 +128,7 @@ def growth(
 def passes(
     data: Names = None,
     k: K = None,
-    solvers: Solvers = "vr,power",
+    solvers: Solvers = "krylov,accelerated,accelerated:cost=passes",
     target: Target = 1e-10,
     oversample: Annotated[int | None, typer.Option(help="Extra columns of the block; by k by default.")] = None,
     dtype: Annotated[

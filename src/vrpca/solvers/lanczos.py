@@ -14,7 +14,7 @@ from vrpca.linalg import ritz
 from vrpca.solvers.base import Solver
 from vrpca.solvers.iterate import Iterate, Pending
 from vrpca.solvers.options import Options
-from vrpca.solvers.space import Images, recombine
+from vrpca.solvers.space import Images, recombine, support_of
 
 BLOCKS = 8  # blocks, besides the vectors that are kept, before a restart
 NOISE = 0.01  # a direction of length 1 of which less is left after Gram-Schmidt was rounding
@@ -31,6 +31,7 @@ class Lanczos(Solver):
         self.block = min(4 if options.columns < 8 else 8, view.d)
         self.keep = options.columns + self.block
         self.capacity = min(max(2 * self.keep, self.keep + BLOCKS * self.block), view.d)
+        self.support, self.order = support_of(view, options.columns)
         self.images = Images()
         self.last: Pending | None = None
 
@@ -43,11 +44,21 @@ class Lanczos(Solver):
         self.S = np.empty((self.capacity, view.d), view.dtype)
         self.size = self.looks = 0
         self.H, self.B = np.zeros((0, 0)), np.zeros((self.block, 0))
-        self.Z = np.zeros((0, view.d), view.dtype)
-        self.Z = self._filled(view, np.zeros((0, view.d), view.dtype) if W0 is None else W0.T[: self.block], rng)
-        while self.size <= min(self.options.columns, view.d - 1):
+        self.Z = self._first(view, rng, W0)
+        while self.size <= self.options.columns and len(self.Z):
             self._expand(view, rng)
         return self._look(view)
+
+    def _first(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> np.ndarray:
+        """A random block; or the span of `W0` and at least one random vector."""
+        V = np.zeros((0, view.d), view.dtype)
+        if W0 is not None:
+            V = np.ascontiguousarray(W0[:, : self.options.columns].T, dtype=view.dtype)
+            norms = np.linalg.norm(V, axis=1)
+            V = V[norms > 0] / norms[norms > 0, None]
+            for _ in range(2):
+                V = _orthonormal(V, NOISE)[1]
+        return self._filled(view, V, rng, max(self.block, len(V) + 1))
 
     def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
         """One reading."""
@@ -84,17 +95,17 @@ class Lanczos(Solver):
         self.B[:, old:] = (factor @ second).T
         self.size = new
         self.looks += 1
-        self.Z = self._filled(view, V, rng)
-        self.B = np.vstack([self.B, np.zeros((len(self.Z) - len(self.B), new))])
+        self.Z = self._filled(view, V, rng, self.block)
+        self.B = np.vstack([self.B, np.zeros((max(len(self.Z) - len(self.B), 0), new))])[: max(len(self.Z), 1)]
 
-    def _filled(self, view: View, V: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _filled(self, view: View, V: np.ndarray, rng: np.random.Generator, wanted: int) -> np.ndarray:
         """V, with random rows for those that are missing, as long as there are any left."""
-        missing = min(self.block, view.d - self.size) - len(V)
+        missing = min(wanted, self.order - self.size) - len(V)
         if missing <= 0:
-            return V
+            return V[: self.order - self.size]
         fill = rng.random((missing, view.d), dtype=view.dtype) - view.dtype.type(0.5)
-        if view.support is not None:
-            fill[:, ~view.support] = 0
+        if self.support is not None:
+            fill[:, ~self.support] = 0
         known = np.vstack([self.S[: self.size], V])
         for _ in range(2):
             fill -= (fill @ known.T) @ known
@@ -116,7 +127,7 @@ class Lanczos(Solver):
         K = self.B @ Y[:, : l + 1]
         G = K.T @ K
         coefficients = np.ascontiguousarray(Y[:, :l].T, dtype=self.S.dtype)
-        if size == view.d or l == size:
+        if size >= self.order or l == size:
             mu, kind = (float(theta[l]) if l < size else 0.0), "exact"
         else:
             mu = estimate_outside(float(theta[l]), float(np.sqrt(G[l, l])), self.looks, theta[:l])

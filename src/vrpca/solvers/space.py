@@ -60,6 +60,7 @@ class Space:
         self.operator = operator
         self.images = Images()
         self.columns = columns
+        self.support, self.order = support_of(operator, columns)
         capacity = min(max(capacity, 3 * (columns + 1)), d)
         self.S = np.empty((capacity, d), operator.dtype)
         self.AS = np.empty((capacity, d), operator.dtype)
@@ -71,8 +72,8 @@ class Space:
 
     @property
     def full(self) -> bool:
-        """Whether S spans everything: A is known then."""
-        return self.size == self.S.shape[1]
+        """Whether S spans all that A does not send to zero: A is known then."""
+        return self.size >= self.order
 
     def expand(self, Z: np.ndarray) -> None:
         """Take in the rows of Z, orthonormal and orthogonal to S; reads the data once."""
@@ -101,7 +102,10 @@ class Space:
             keep = max(min(capacity - wanted - width, self.size - wanted), min(width, self.size))
             T = self.Y[:, :keep]
             if self.last is not None and keep + width + wanted <= capacity:
-                T = np.hstack([T, _orthonormal(self.last - T @ (T.T @ self.last))])
+                rest = self.last
+                for _ in range(2):
+                    rest = _orthonormal(rest - T @ (T.T @ rest))
+                T = np.hstack([T, rest])
             self._recombine(T)
         self.last = self.Y[:, :width].copy()
 
@@ -115,19 +119,19 @@ class Space:
 
     def fresh(self, Z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Z made orthonormal and orthogonal to S; rows with nothing new become random ones, as far as there is room."""
-        room = min(len(Z), len(self.S) - self.size)
+        room = min(len(Z), len(self.S) - self.size, self.order - self.size)
         Z = self._against(Z)[:room]
         if len(Z) < room:
             fill = rng.standard_normal((room - len(Z), self.S.shape[1]), dtype=self.S.dtype)
-            if self.operator.support is not None:
-                fill[:, ~self.operator.support] = 0
+            if self.support is not None:
+                fill[:, ~self.support] = 0
             Z = self._against(np.vstack([Z, fill]))
         return Z
 
     def _against(self, Z: np.ndarray) -> np.ndarray:
-        """Gram-Schmidt against S and Cholesky-like orthonormalisation, again where much has cancelled."""
+        """Gram-Schmidt against S and orthonormalisation, twice, and again where much has cancelled."""
         S, eps = self.S[: self.size], float(np.finfo(Z.dtype).eps)
-        for _ in range(3):
+        for turn in range(3):
             norms = np.linalg.norm(Z, axis=1)
             there = norms > np.finfo(Z.dtype).tiny / eps
             Z = (Z if there.all() else Z[there]) * (1 / norms[there, None]).astype(Z.dtype)
@@ -135,7 +139,7 @@ class Space:
             w, Y = np.linalg.eigh((Z @ Z.T).astype(np.float64))
             good = w > 1e4 * eps
             Z = np.ascontiguousarray((Y[:, good] / np.sqrt(w[good])).T[::-1], dtype=Z.dtype) @ Z
-            if good.all() and w.min(initial=1.0) > 0.01:  # nothing that matters was cancelled
+            if turn and good.all() and w.min(initial=1.0) > 0.01:  # nothing that matters was cancelled
                 break
         return Z
 
@@ -158,6 +162,15 @@ class Space:
             return max(0.0, 1.0 - float(self.theta.sum())), "estimated"
         residual = float(np.sqrt(max(G[l, l], 0.0)))
         return estimate_outside(float(self.theta[l]), residual, self.looks, self.theta[:l]), "estimated"
+
+
+def support_of(operator: Operator, columns: int) -> tuple[np.ndarray | None, int]:
+    """Where random vectors may differ from zero, and how many of them are independent there.
+
+    Everywhere, if more vectors are wanted than there are columns with anything in them.
+    """
+    order = operator.d if operator.support is None else int(operator.support.sum())
+    return (operator.support, order) if order > columns else (None, operator.d)
 
 
 def recombine(M: np.ndarray, size: int, T: np.ndarray) -> None:
