@@ -33,6 +33,7 @@ class Lanczos(Solver):
         self.capacity = min(max(2 * self.keep, self.keep + BLOCKS * self.block), view.d)
         self.support, self.order = support_of(view, options.columns)
         self.images = Images()
+        self.dropped = 0.0  # length of residuals that were taken for rounding
         self.last: Pending | None = None
 
     def passes_to_start(self, view: View) -> float:
@@ -81,8 +82,9 @@ class Lanczos(Solver):
         S = self.S[:new]
         C = V @ S.T
         V -= C @ S
-        rounding = 100 * float(np.finfo(V.dtype).eps * np.linalg.norm(C))
+        rounding = 8 * float(np.finfo(V.dtype).eps * np.linalg.norm(C))
         factor, V = _orthonormal(V, rounding)
+        self.dropped = rounding if len(V) < len(self.Z) else 0.0
         again = V @ S.T
         V -= again @ S
         second, V = _orthonormal(V, NOISE)
@@ -125,7 +127,7 @@ class Lanczos(Solver):
         theta, Y = ritz(self.H)
         l, size = min(self.options.columns, self.size), self.size
         K = self.B @ Y[:, : l + 1]
-        G = K.T @ K
+        G = K.T @ K + self.dropped**2 * np.eye(K.shape[1])
         coefficients = np.ascontiguousarray(Y[:, :l].T, dtype=self.S.dtype)
         if size >= self.order or l == size:
             mu, kind = (float(theta[l]) if l < size else 0.0), "exact"

@@ -151,17 +151,22 @@ class Space:
         W, R = Y @ self.S[: self.size], Y @ self.AS[: self.size]
         U = R[:l].copy()
         R -= W * theta[:, None].astype(W.dtype)
-        G = (R[: l + 1] @ R[: l + 1].T).astype(np.float64)
-        mu, kind = self._outside(l, G)
-        return Iterate(W[:l].T, U.T, None, theta[:l].copy(), G[:l, :l].copy(), mu, kind), R
+        G = (R[:l] @ R[:l].T).astype(np.float64)
+        mu, kind = self._outside(l, np.linalg.norm(R[l:], axis=1).astype(np.float64))
+        return Iterate(W[:l].T, U.T, None, theta[:l].copy(), G, mu, kind), R
 
-    def _outside(self, l: int, G: np.ndarray) -> tuple[float, str]:
+    def _outside(self, l: int, residuals: np.ndarray) -> tuple[float, str]:
+        """What is known of the largest eigenvalue outside: of the pairs beyond l, the one that may grow highest counts.
+
+        The next pair alone could be an eigenvector that a stream has found, and say nothing of what was missed.
+        """
         if self.full:
             return float(self.theta[l]) if l < self.size else 0.0, "exact"
         if l == self.size:
             return max(0.0, 1.0 - float(self.theta.sum())), "estimated"
-        residual = float(np.sqrt(max(G[l, l], 0.0)))
-        return estimate_outside(float(self.theta[l]), residual, self.looks, self.theta[:l]), "estimated"
+        values = self.theta[l : l + len(residuals)]
+        found = [estimate_outside(v, r, self.looks, self.theta[:l]) for v, r in zip(values, residuals, strict=True)]
+        return max(found), "estimated"
 
 
 def support_of(operator: Operator, columns: int) -> tuple[np.ndarray | None, int]:
