@@ -92,7 +92,7 @@ def _rounding(theta: np.ndarray, norms: np.ndarray, k: int, mu: float, eps: floa
 
     The sizes were found over some thousand generated cases (`benchmarks/certificates.py`).
     """
-    E = eps * np.maximum(8 * np.abs(theta[:k]), 0.25 * theta[0])
+    E = eps * np.maximum(8 * np.abs(theta[:k]), 0.5 * theta[0])
     gap = np.maximum(theta[:k] - np.append(theta, mu)[k], np.finfo(float).tiny)
     return float((E * np.minimum(1.0, (2 * norms + E) / gap)).sum() / theta[:k].sum())
 

@@ -48,6 +48,7 @@ class Lanczos(Solver):
         self.Z = self._first(view, rng, W0)
         while self.size <= self.options.columns and len(self.Z):
             self._expand(view, rng)
+        self.looks = 1  # however many blocks that took: none has been followed far
         return self._look(view)
 
     def _first(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> np.ndarray:
