@@ -99,7 +99,8 @@ def test_the_answer_is_that_of_the_columns_with_entries(fmt, n, d, center, scale
     wide, places = spread(X, 4000, rng)
     wide = wide.astype(np.int16) if fmt == "csr int16" else wide.asformat(fmt)
     weights = rng.uniform(0.5, 2, n)
-    options = {"center": center, "scale": scale, "sample_weight": weights, "solver": solver, "tol": 1e-11}
+    tol = 1e-10 if fmt == "csr int16" else 1e-11  # which is solved in float32
+    options = {"center": center, "scale": scale, "sample_weight": weights, "solver": solver, "tol": tol}
     options |= {"random_state": 0, "max_passes": 3000}
     plain = vrpca.svd(X.astype(wide.dtype), 2, **options)
     start = rng.standard_normal((2, 4000))
