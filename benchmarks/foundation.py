@@ -28,8 +28,8 @@ from vrpca import kernels
 from vrpca.data.moments import column_moments
 from vrpca.data.source import as_source
 from vrpca.data.view import make_view
-from vrpca.decomposition import DEFAULTS, oversample_for
 from vrpca.linalg import aligned_zeros
+from vrpca.settings import DEFAULTS, extra_columns
 from vrpca.solvers import make_solver
 from vrpca.solvers.options import Options
 from vrpca.threads import blas_threads, n_threads
@@ -138,7 +138,7 @@ def epoch_of(X: np.ndarray | sp.csr_matrix, k: int, oversample: int | None = Non
     center = how.get("center", False)
     moments = column_moments(source, None, THREADS)
     view = make_view(source, moments, center=center, scale=False, weights=None, transpose=False, n_threads=THREADS)
-    columns = k if k == 1 else oversample_for({**DEFAULTS, "oversample": oversample}, k, "vr") + k
+    columns = k if k == 1 else extra_columns({**DEFAULTS, "oversample": oversample}, k, "vr") + k
     solver = make_solver("vr", view, Options(columns), deflate=False)
     rng = np.random.default_rng(0)
     it = solver.start(view, rng, None)
@@ -228,7 +228,7 @@ def memory(folder: Path) -> None:
 def memory_child(R: sp.csr_matrix, k: int) -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
     n, d = R.shape
-    l = k + oversample_for(DEFAULTS, k, "vr")
+    l = k + extra_columns(DEFAULTS, k, "vr")
     vrpca.svd(R[:100], 1, center=True, solver="vr", max_passes=5, compute_u=False)  # everything is loaded
     before = reset_peak()
     vrpca.svd(R, k, center=True, solver="vr", tol=0, max_passes=12, random_state=0, compute_u=False)

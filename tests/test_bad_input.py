@@ -202,8 +202,8 @@ def test_weights(weights, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"solver": "lanczos"}, "solver='lanczos' is not known: use one of auto, vr"),
-        ({"solver": None}, "solver=None is not known: use one of"),
+        ({"solver": "lanczos"}, "solver='lanczos' is not known: use 'auto', 'vr'"),
+        ({"solver": None}, "solver=None is not known: use 'auto'"),
         ({"sampling": "rows"}, "sampling='rows' is not known: use 'uniform' or 'norm'"),
         ({"control": "none"}, "control='none' is not known: use 'difference', 'projection' or None"),
         ({"tol": -1e-3}, "tol=-0.001 must be a number, at least 0"),

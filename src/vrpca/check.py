@@ -13,8 +13,8 @@ from vrpca.certificate import Certificate, certify
 from vrpca.data.moments import Moments, column_moments
 from vrpca.data.source import Source, as_source
 from vrpca.data.view import View, make_view
-from vrpca.decomposition import as_generator, check_weights
 from vrpca.errors import DataError, OptionError
+from vrpca.settings import as_generator, check_weights
 from vrpca.threads import n_threads as threads
 
 EXTRA = 4  # columns of the search outside the model's components

@@ -26,6 +26,7 @@ from vrpca.data.files import check_target, open_data, written_whole
 from vrpca.data.source import as_source
 from vrpca.errors import DataError, OptionError
 from vrpca.experiments.commands import app as bench
+from vrpca.solvers import SOLVERS
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 ROWS = 8192  # rows whose scores are computed at a time
@@ -103,7 +104,9 @@ def fit(
     data: Data,
     k: Annotated[str, typer.Option("-k", help="Number of components, or a fraction of the variance such as 0.9.")],
     tol: Annotated[float, typer.Option(help="Wanted suboptimality.")] = 1e-8,
-    solver: Annotated[str, typer.Option(help="auto, gram, vr, oja, power or hybrid.")] = "auto",
+    solver: Annotated[str, typer.Option(help=f"auto, {', '.join(SOLVERS)}.")] = "auto",
+    cost: Annotated[str, typer.Option(help="What to save: time, passes, or auto.")] = "auto",
+    certificate: Annotated[str, typer.Option(help="What it rests on: estimated or probabilistic.")] = "estimated",
     center: Annotated[bool, typer.Option(help="Subtract the column means, implicitly.")] = True,
     scale: Annotated[bool, typer.Option("--scale", help="Divide by the columns' standard deviations.")] = False,
     max_passes: Annotated[float, typer.Option(help="Readings of the data that may be spent.")] = 100,
@@ -120,6 +123,8 @@ def fit(
         _components(k),
         tol=tol,
         solver=solver,
+        cost=cost,
+        certificate=certificate,
         center=center,
         scale=scale,
         max_passes=max_passes,

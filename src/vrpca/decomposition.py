@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import numbers
-import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from vrpca.certificate import Certificate
 from vrpca.data.compact import compacted, put_back
@@ -23,65 +19,11 @@ from vrpca.data.stream import Stream, StreamWitness
 from vrpca.data.view import View, column_scale, make_view
 from vrpca.errors import DataError, OptionError
 from vrpca.linalg import cross, orthonormalise
-from vrpca.progress import progress_callback
-from vrpca.run import Limits, Outcome, Record, Run, Status
-from vrpca.solvers import SOLVERS, Solver, make_solver
-from vrpca.solvers.auto import WIDEST, Task, choose, gram_seconds
-from vrpca.solvers.complement import Search
-from vrpca.solvers.options import Options
-from vrpca.solvers.steps import Theory
+from vrpca.plan import Plan, Switch, make_plan
+from vrpca.run import Outcome, Record, Status
+from vrpca.settings import SolveOptions, as_generator, check_k, check_weights, checked_options, solver_options
+from vrpca.solve import Solve
 from vrpca.threads import blas_threads, n_threads
-
-ENDS_EVERYTHING = (Status.INTERRUPTED, Status.STOPPED, Status.SECONDS)
-SMALL_SIDE = 2000  # an A of this size is decomposed whole when a fraction of the variance is asked for
-FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
-
-
-class SolveOptions(TypedDict, total=False):
-    """The options that `svd`, `pca`, `PCA` and `TruncatedSVD` share; `PCA` describes them."""
-
-    solver: str
-    tol: float
-    max_passes: float
-    max_seconds: float | None
-    oversample: int | None
-    step: float | str
-    theory: Theory | None
-    epoch_length: int | None
-    sampling: str
-    control: str | None
-    deflate: bool
-    restarts: int
-    cost: str
-    certificate: str
-    failure_probability: float
-    n_threads: int | None
-    random_state: int | np.random.RandomState | np.random.Generator | None
-    callback: Callable[[Record], Any] | None
-    verbose: bool
-
-
-DEFAULTS: SolveOptions = {
-    "solver": "auto",
-    "tol": 1e-8,
-    "max_passes": 100,
-    "max_seconds": None,
-    "oversample": None,
-    "step": "auto",
-    "theory": None,
-    "epoch_length": None,
-    "sampling": "uniform",
-    "control": None,
-    "deflate": False,
-    "restarts": 1,
-    "cost": "auto",
-    "certificate": "estimated",
-    "failure_probability": 1e-6,
-    "n_threads": None,
-    "random_state": None,
-    "callback": None,
-    "verbose": False,
-}
 
 
 @dataclass(frozen=True)
@@ -243,56 +185,112 @@ def _decompose(
     compute_u: bool,
     given: SolveOptions,
 ) -> Decomposition:
-    options = _checked(given)
+    options = checked_options(given)
     source = as_source(X)
-    weights = check_weights(sample_weight, source.shape[0])
-    fraction = _check_k(k, source.shape)
-    everything, asked = k is None, k
-    k = min(source.shape) if k is None else k
-    threads = n_threads(options["n_threads"])
     if options["cost"] == "auto":
-        options["cost"] = "passes" if getattr(source, "on_disk", False) else "time"
-    start = _checked_start(start, source)
-    rng = as_generator(options["random_state"])
-
-    first = _plan(options, source, k, fraction)
-    witness = _witness(first, options, source, center, scale, start is not None or fraction, rng)
-    with blas_threads(1):
-        moments = column_moments(source, weights, threads, witness)
-    _check_variation(moments, center, weights, source.shape)
-
-    smaller, its_moments, kept = compacted(source, moments, first.k, first.columns)
-    plan = _plan(options, smaller, k, fraction)
-    name, reason, transpose = plan.name, plan.reason, plan.transpose
-    make = partial(make_view, smaller, its_moments, center=center, scale=scale, weights=weights, n_threads=threads)
-    view = make(transpose=transpose)
-    upright = make(transpose=False) if transpose and start is not None else view
-    W0 = _oriented(start if start is None or kept is None else start[:, kept], view, upright)
-    if (name, transpose) == (first.name, first.transpose):
-        W0 = _use(witness, view, moments, kept, W0)
-    projections = compute_u or transpose or everything
-    solve = _Solve(view, name, options, rng, moments.readings * view.n, projections)
+        options["cost"] = "passes" if getattr(source, "slow_to_read", False) else "time"
+    asked, fraction = k, check_k(k, source.shape)
+    k = min(source.shape) if k is None else k
+    problem = _Problem(source, check_weights(sample_weight, source.shape[0]), center, scale)
+    look = _first_look(problem, options, k, fraction, _checked_start(start, source))
+    projections = compute_u or look.plan.transpose or asked is None
+    solve = Solve(look.view, look.plan.name, options, look.rng, look.moments.readings * look.view.n, projections)
+    name, reason = look.plan.name, look.plan.reason
     if fraction:
-        outcome, k = solve.fraction(float(k), W0)
+        outcome, k = solve.fraction(float(k), look.W0)
+    elif Switch.possible(options, look.plan):
+        outcome, name, reason = _solve_or_switch(solve, int(k), look)
     else:
-        outcome, name, reason = _solve_or_switch(solve, int(k), W0, plan, _task(options, smaller, k, fraction))
+        outcome = solve(int(k), look.W0)
     _warn(outcome, options["tol"], k, asked)
-    weight = 1.0 if weights is None else float(weights.mean())
-    if everything and outcome.iterate.P is not None:
+    if asked is None and outcome.iterate.P is not None:
         k = _numerical_rank(outcome.iterate.P)
         outcome = replace(outcome, certificate=outcome.iterate.certificate(k))
-    U, s, Vt = _triplets(outcome, view, transpose, int(k), compute_u)
+    return _decomposition(problem, look, outcome, int(k), compute_u, name, reason)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What is to be decomposed."""
+
+    source: Source
+    weights: np.ndarray | None
+    center: bool
+    scale: bool
+
+    @property
+    def rows(self) -> int:
+        """Rows that count."""
+        return self.source.shape[0] if self.weights is None else int(np.count_nonzero(self.weights))
+
+    @property
+    def weight(self) -> float:
+        """Mean weight of a row."""
+        return 1.0 if self.weights is None else float(self.weights.mean())
+
+    def view(self, source: Source, moments: Moments, transpose: bool, threads: int) -> View:
+        """The view of the source, or of what is left of it without empty columns."""
+        return make_view(
+            source,
+            moments,
+            center=self.center,
+            scale=self.scale,
+            weights=self.weights,
+            transpose=transpose,
+            n_threads=threads,
+        )
+
+
+@dataclass(frozen=True)
+class _FirstLook:
+    """What the first reading leaves: moments, the plan, the view, a start, and which columns are not empty."""
+
+    moments: Moments
+    plan: Plan
+    view: View
+    W0: np.ndarray | None
+    kept: np.ndarray | None
+    rng: np.random.Generator
+
+
+def _first_look(
+    problem: _Problem, options: SolveOptions, k: int | float, fraction: bool, start: np.ndarray | None
+) -> _FirstLook:
+    """Read the moments, with whatever the solver can make use of on the way; leave out empty columns."""
+    source, threads = problem.source, n_threads(options["n_threads"])
+    rng = as_generator(options["random_state"])
+    first = make_plan(options, source, k, fraction)
+    witness = _witness(first, options, problem, start is not None or fraction, rng)
+    with blas_threads(1):
+        moments = column_moments(source, problem.weights, threads, witness)
+    _check_variation(moments, problem)
+
+    smaller, its_moments, kept = compacted(source, moments, first.k, first.columns)
+    plan = make_plan(options, smaller, k, fraction)
+    view = problem.view(smaller, its_moments, plan.transpose, threads)
+    upright = problem.view(smaller, its_moments, False, threads) if plan.transpose and start is not None else view
+    W0 = _oriented(start if start is None or kept is None else start[:, kept], view, upright)
+    if (plan.name, plan.transpose) == (first.name, first.transpose):
+        W0 = _use(witness, view, moments, kept, W0)
+    return _FirstLook(moments, plan, view, W0, kept, rng)
+
+
+def _decomposition(
+    problem: _Problem, look: _FirstLook, outcome: Outcome, k: int, compute_u: bool, name: str, reason: str
+) -> Decomposition:
+    n, d = problem.source.shape
+    U, s, Vt = _triplets(outcome, look.view, look.plan.transpose, k, compute_u)
     return Decomposition(
         U,
-        s * s.dtype.type(np.sqrt(weight)),
-        put_back(Vt, kept, source.shape[1]),
-        mean=moments.center if center else None,
-        scale=column_scale(moments) if scale else None,
-        total_variance=weight * view.frobenius**2,
-        n_samples=weight * source.shape[0],
-        rank_limit=min(source.shape) if weights is None else min(int(np.count_nonzero(weights)), source.shape[1]),
+        s * s.dtype.type(np.sqrt(problem.weight)),
+        put_back(Vt, look.kept, d),
+        mean=look.moments.center if problem.center else None,
+        scale=column_scale(look.moments) if problem.scale else None,
+        total_variance=problem.weight * look.view.frobenius**2,
+        n_samples=problem.weight * n,
+        rank_limit=min(problem.rows, d),
         status=outcome.status,
-        n_passes=outcome.rows_read / view.n,
+        n_passes=outcome.rows_read / look.view.n,
         solver=name,
         reason=reason,
         certificate=outcome.certificate,
@@ -300,59 +298,31 @@ def _decompose(
     )
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What is going to be done: which solver, why, with which width of the block, on which side of X."""
-
-    name: str
-    reason: str
-    k: int
-    columns: int
-    transpose: bool
-
-
-def _plan(options: SolveOptions, source: Source, k: int | float, fraction: bool) -> _Plan:
-    name, reason = _chosen_solver(options, source, k, fraction)
-    least = 1 if fraction else int(k)
-    columns = min(least + oversample_for(options, least, name), source.shape[1])
-    return _Plan(name, reason, least, columns, prefer_transpose(source, name))
-
-
-def _chosen_solver(options: SolveOptions, source: Source, k: int | float, fraction: bool) -> tuple[str, str]:
-    """The solver's name, and why it is this one."""
-    if options["solver"] != "auto":
-        return options["solver"], "asked for"
-    if options["deflate"] or options["step"] == "theory":
-        return "vr", "deflation and Theorem 1 go with it"
-    return choose(_task(options, source, k, fraction))
-
-
-def _task(options: SolveOptions, source: Source, k: int | float, fraction: bool) -> Task:
-    side = min(source.shape)
-    if fraction:  # many components may be needed: all of them, if A is small
-        k = side if side <= SMALL_SIDE else FIRST_GUESS
-    entries = int(getattr(source, "entries", source.shape[0] * source.shape[1]))
-    return Task(max(source.shape), side, min(int(k), side), entries, options["tol"], options["cost"])
+def _solve_or_switch(solve: Solve, k: int, look: _FirstLook) -> tuple[Outcome, str, str]:
+    """The outcome, the solver and the reason; `auto` changes to `gram` when the observation contradicts its model."""
+    plan = look.plan
+    solve.hopeless = switch = Switch(plan.task)
+    outcome = solve(k, look.W0)
+    if not (switch.wanted and outcome.status is Status.STOPPED):
+        return outcome, plan.name, plan.reason
+    exact = Solve(solve.view, "gram", solve.options, solve.rng, solve.rows_before, solve.projections)(k)
+    reason = f"{plan.reason}; it converged too slowly and was given up after {len(outcome.history)} looks"
+    return replace(exact, history=outcome.history + exact.history), "gram", reason
 
 
 def _witness(
-    plan: _Plan,
-    options: SolveOptions,
-    source: Source,
-    center: bool,
-    scale: bool,
-    started: bool,
-    rng: np.random.Generator,
+    plan: Plan, options: SolveOptions, problem: _Problem, started: bool, rng: np.random.Generator
 ) -> GramSum | StreamWitness | None:
     """What watches the first look at the data, so that a solver need not read them again."""
+    d = problem.source.shape[1]
     if plan.transpose:
         return None
-    if plan.name == "gram":
-        return GramSum(source.shape[1], center, n_threads(options["n_threads"]))
-    streamed = SOLVERS[plan.name].streamed_columns(_solver_options(options, plan.columns))
-    if not streamed or started or scale:
+    if plan.solver.forms_gram:
+        return GramSum(d, problem.center, n_threads(options["n_threads"]))
+    streamed = plan.solver.streamed_columns(solver_options(options, plan.columns))
+    if not streamed or started or problem.scale:
         return None
-    return StreamWitness(Stream(min(streamed, source.shape[1])), center, rng)
+    return StreamWitness(Stream(min(streamed, d)), problem.center, rng)
 
 
 def _use(
@@ -369,205 +339,6 @@ def _use(
         basis = witness.stream.basis()
         return basis if basis is None or kept is None else basis[kept]
     return W0
-
-
-class _Switch:
-    """Says when a run that was expected to be the faster one is better given up for forming A."""
-
-    def __init__(self, seconds: float, tol: float):
-        self.seconds, self.tol = seconds, tol
-        self.last: Record | None = None
-        self.wanted = False
-
-    def __call__(self, record: Record) -> bool:
-        """Whether what is left to do, at the rate of the last step, takes longer than all of `gram`."""
-        before, self.last = self.last, record
-        if before is None or record.seconds < self.seconds or record.bound <= self.tol or self.tol <= 0:
-            return False
-        gained = np.log(before.bound / record.bound) / max(record.seconds - before.seconds, 1e-9)
-        left = np.log(record.bound / self.tol) / gained if gained > 0 else np.inf
-        self.wanted = bool(left > self.seconds)
-        return self.wanted
-
-
-def _solve_or_switch(solve: _Solve, k: int, W0: np.ndarray | None, plan: _Plan, task: Task) -> tuple[Outcome, str, str]:
-    """The outcome, the solver and the reason; `auto` changes to `gram` when the observation contradicts its model."""
-    choice = solve.options["solver"] == "auto" and plan.name == "accelerated"
-    if not choice or solve.view.d > WIDEST or task.cost == "passes":
-        return solve(k, W0), plan.name, plan.reason
-    switch = solve.hopeless = _Switch(gram_seconds(task), task.tol)
-    outcome = solve(k, W0)
-    solve.hopeless = None
-    if not (switch.wanted and outcome.status is Status.STOPPED):
-        return outcome, plan.name, plan.reason
-    other = _Solve(solve.view, "gram", solve.options, solve.rng, solve.rows_before, solve.projections)
-    exact = other(k)
-    reason = f"{plan.reason}; it converged too slowly and was given up after {len(outcome.history)} looks"
-    return replace(exact, history=outcome.history + exact.history), "gram", reason
-
-
-class _Solve:
-    """Runs of one solver on one view, within one budget: restarts, and k that grows until a fraction is explained."""
-
-    def __init__(
-        self,
-        view: View,
-        name: str,
-        options: SolveOptions,
-        rng: np.random.Generator,
-        rows_before: int,
-        projections: bool,
-    ):
-        self.view, self.name, self.options, self.rng = view, name, options, rng
-        self.rows_before, self.projections = rows_before, projections
-        self.hopeless: Callable[[Record], bool] | None = None  # says when a run need not be carried on with
-        self.began = time.perf_counter()
-
-    def __call__(self, k: int, W0: np.ndarray | None = None) -> Outcome:
-        """The best of `restarts` independent runs: the one with the largest objective. They share the budget evenly."""
-        best: Outcome | None = None
-        for left in range(self.options["restarts"], 0, -1):
-            solver, limits = self._solver(k), self._limits(share=1 / left)
-            if best is not None and not self._affordable(solver, limits):
-                break
-            outcome = self._run(solver, k, limits, W0)
-            if best is None or outcome.iterate.objective(k) > best.iterate.objective(k):
-                best = outcome
-            if outcome.status in ENDS_EVERYTHING:
-                break
-        assert best is not None
-        if self.options["certificate"] == "probabilistic" and best.certificate.kind == "estimated":
-            best = self._proven(best, k)
-        return replace(best, rows_read=self._rows_read())
-
-    def _proven(self, outcome: Outcome, k: int, tries: int = 3) -> Outcome:
-        """The outcome with a probabilistic certificate; what was missed, if anything, is looked for and taken in."""
-        it, limits = outcome.iterate, self._limits(share=1)
-        search = Search(self.view, np.ascontiguousarray(it.W), self.options["failure_probability"], self.rng)
-        certificate = outcome.certificate
-        with blas_threads(1):
-            while not search.exhausted and self._rows_read() / self.view.n + 1 <= limits.max_passes:
-                search.step()
-                it.mu, it.kind = search.ceiling(), "probabilistic"
-                certificate = it.certificate(k)
-                if certificate.suboptimality <= limits.tol:
-                    break
-        missed = search.steps > 0 and float(search.space.theta[0]) > it.theta[k - 1] * (1 + 1e-6)
-        if missed and tries and certificate.suboptimality > limits.tol:
-            solver, start = self._solver(k), np.hstack([search.leader(), it.W[:, :k]])
-            if self._affordable(solver, self._limits(share=1)):
-                again = self._run(solver, k, self._limits(share=1), start)
-                return self._proven(replace(again, history=outcome.history + again.history), k, tries - 1)
-        good = certificate.suboptimality <= limits.tol
-        status = outcome.status if good or outcome.status is not Status.CONVERGED else Status.UNPROVEN
-        return replace(outcome, certificate=certificate, status=status)
-
-    def fraction(self, fraction: float, W0: np.ndarray | None = None) -> tuple[Outcome, int]:
-        """Let k grow until the answer's Ritz values, which are lower bounds, explain the fraction."""
-        side = min(self.view.n, self.view.d)
-        guess = FIRST_GUESS if W0 is None else max(FIRST_GUESS, W0.shape[1])
-        k = side if self.name == "gram" else min(guess, side)
-        while True:
-            self.hopeless = None if k == side else lambda record: _falls_short(record, fraction)
-            outcome = self(k, W0)
-            explained = np.cumsum(outcome.iterate.theta[:k])
-            larger = min(2 * k, side)
-            enough = explained[-1] >= fraction or k == side
-            gave_up = outcome.status is Status.STOPPED and _falls_short(outcome.history[-1], fraction)
-            ended = outcome.status in ENDS_EVERYTHING and not gave_up
-            if enough or ended or not self._affordable(self._solver(larger), self._limits(share=1)):
-                needed = min(int(np.searchsorted(explained, fraction)) + 1, k)
-                certificate = outcome.iterate.certificate(needed)
-                status = outcome.status if enough or ended else Status.PASSES
-                if enough and certificate.suboptimality <= self.options["tol"]:
-                    status = Status.CONVERGED  # those that are needed are, whatever the others
-                return replace(outcome, certificate=certificate, status=status), needed
-            k, W0 = larger, outcome.iterate.W
-
-    def _solver(self, k: int) -> Solver:
-        o = self.options
-        columns = min(k + oversample_for(o, k, self.name), self.view.d)
-        return make_solver(self.name, self.view, _solver_options(o, columns), o["deflate"])
-
-    def _limits(self, share: float) -> Limits:
-        """The tolerance, and a share of the passes and seconds that are left."""
-        o, used = self.options, self._rows_read() / self.view.n
-        seconds = o["max_seconds"]
-        if seconds is not None:
-            seconds = share * max(0.0, seconds - (time.perf_counter() - self.began))
-        return Limits(o["tol"], used + share * (o["max_passes"] - used), seconds)
-
-    def _affordable(self, solver: Solver, limits: Limits) -> bool:
-        """Whether the passes that are left are enough to start."""
-        return self._passes_needed(solver) <= limits.max_passes
-
-    def _passes_needed(self, solver: Solver) -> float:
-        """Passes so far, those of the start, and the one that makes left vectors where they are wanted."""
-        last = 1 if self.projections and not solver.projects else 0
-        return self._rows_read() / self.view.n + solver.passes_to_start(self.view) + last
-
-    def _run(self, solver: Solver, k: int, limits: Limits, W0: np.ndarray | None) -> Outcome:
-        if not self._affordable(solver, limits):
-            need = self._passes_needed(solver)
-            raise OptionError(
-                f"max_passes={self.options['max_passes']} is too few: a first look at the data and the start of "
-                f"{self.name!r} take {need:g} passes per run."
-            )
-        verbose, user_callback = self.options["verbose"], self.options["callback"]
-        if self.hopeless is not None:
-            user_callback = either(user_callback, self.hopeless)
-        with blas_threads(1), progress_callback(verbose, limits, user_callback) as callback:
-            run = Run(
-                solver,
-                self.view,
-                k,
-                limits,
-                self.rng,
-                callback=callback,
-                rows_before=self.rows_before,
-                projections=self.projections,
-            )
-            return run.solve(W0)
-
-    def _rows_read(self) -> int:
-        return self.rows_before + self.view.rows_read
-
-
-def _falls_short(record: Record, fraction: float) -> bool:
-    """Whether so many components cannot explain the fraction, by the bound of this look."""
-    return record.bound < 1 and record.objective / (1 - record.bound) < fraction
-
-
-def either(first: Callable[[Record], Any] | None, second: Callable[[Record], bool]) -> Callable[[Record], bool]:
-    """A callback that calls both and stops when one of them wants to."""
-
-    def call(record: Record) -> bool:
-        stop = bool(first(record)) if first is not None else False
-        return second(record) or stop
-
-    return call
-
-
-def oversample_for(options: SolveOptions, k: int, name: str) -> int:
-    """Extra columns: what the user says; else none for one vector and at least two for blocks.
-
-    With one column more, which watches what is outside, a block's width is then a multiple of 4: whole SIMD registers.
-    Where passes are the cost, wider blocks pay.
-    """
-    asked = options["oversample"]
-    if asked is not None:
-        return asked
-    if name == "accelerated" and options["cost"] == "passes":
-        return max(4, k // 2)
-    if name in ("krylov", "accelerated") and k == 1:
-        return 2
-    return 0 if k == 1 and name != "gram" else -(-(k + 3) // 4) * 4 - 1 - k
-
-
-def prefer_transpose(source: Source, solver: str) -> bool:
-    """Whether the other side of X is the cheaper one: its rows are features, its vectors have length n."""
-    n, d = source.shape
-    return d > (1.0 if solver == "gram" else getattr(source, "wide_at", 1.0)) * n
 
 
 def _triplets(
@@ -645,91 +416,11 @@ def _oriented(start: np.ndarray | None, view: View, upright: View) -> np.ndarray
     return P
 
 
-def _checked(given: SolveOptions) -> SolveOptions:
-    """The options with defaults filled in, or an error that names the one that is wrong."""
-    unknown = set(given) - set(DEFAULTS)
-    if unknown:
-        raise TypeError(f"Unknown option {sorted(unknown)[0]!r}; the options are {', '.join(DEFAULTS)}.")
-    options: SolveOptions = {**DEFAULTS, **given}
-    if options["solver"] not in ("auto", *SOLVERS):
-        raise OptionError(f"solver={options['solver']!r} is not known: use one of {', '.join(['auto', *SOLVERS])}.")
-    for name, least in (("tol", 0), ("max_passes", 1)):
-        value = options[name]  # type: ignore[literal-required]
-        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not float(value) >= least:
-            raise OptionError(f"{name}={value!r} must be a number, at least {least}.")
-    for name, least in (("restarts", 1), ("oversample", 0), ("n_threads", 1)):
-        value = options[name]  # type: ignore[literal-required]
-        if value is None and name != "restarts":
-            continue
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-            raise OptionError(f"{name}={value!r} must be an integer, at least {least}.")
-    if options["cost"] not in ("auto", "time", "passes"):
-        raise OptionError(f"cost={options['cost']!r} is not known: use 'auto', 'time' or 'passes'.")
-    if options["certificate"] not in ("estimated", "probabilistic"):
-        raise OptionError(f"certificate={options['certificate']!r} is not known: use 'estimated' or 'probabilistic'.")
-    failure = options["failure_probability"]
-    if isinstance(failure, bool) or not isinstance(failure, numbers.Real) or not 0 < failure < 1:
-        raise OptionError(f"failure_probability={failure!r} must lie in (0, 1).")
-    seconds, callback = options["max_seconds"], options["callback"]
-    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, numbers.Real) or not seconds > 0):
-        raise OptionError(f"max_seconds={seconds!r} must be a positive number or None.")
-    if callback is not None and not callable(callback):
-        raise OptionError(f"callback={callback!r} must be a function that takes a Record, or None.")
-    if options["deflate"] and options["solver"] not in ("auto", "vr"):
-        raise OptionError(f"deflate=True goes with solver='vr', not with {options['solver']!r}.")
-    if options["step"] == "theory" and (options["deflate"] or options["solver"] not in ("auto", "vr", "hybrid")):
-        raise OptionError("step='theory' is about Algorithm 1: use solver='vr' or 'hybrid', without deflate.")
-    _solver_options(options, columns=1)
-    return options
-
-
-def _solver_options(o: SolveOptions, columns: int) -> Options:
-    """The part of the options that reaches a solver, checked."""
-    return Options(columns, o["tol"], o["step"], o["theory"], o["epoch_length"], o["sampling"], o["control"], o["cost"])
-
-
-def _check_k(k: int | float | None, shape: tuple[int, int]) -> bool:
-    """Check the number of components; return whether it is a fraction of the variance."""
-    largest = min(shape)
-    if k is None:
-        return False
-    if isinstance(k, numbers.Integral) and not isinstance(k, bool):
-        if not 1 <= k <= largest:
-            raise OptionError(
-                f"n_components={k} must be between 1 and min(n_samples, n_features)={largest}: X has shape {shape}."
-            )
-        return False
-    if isinstance(k, numbers.Real) and not isinstance(k, bool) and 0 < k < 1:
-        return True
-    raise OptionError(f"n_components={k!r} must be an integer, a fraction in (0, 1), or None.")
-
-
-def check_weights(weights: Any, n: int) -> np.ndarray | None:
-    """Return the sample weights as an array of n non-negative finite numbers, or None."""
-    if weights is None:
-        return None
-    weights = np.asarray(weights)
-    if weights.dtype.kind not in "fiub":
-        raise OptionError(f"sample_weight has entries of type {weights.dtype}: pass one real number per row.")
-    weights = weights.astype(np.float64)
-    if weights.ndim == 0:
-        weights = np.full(n, float(weights))
-    if weights.shape != (n,):
-        raise OptionError(f"sample_weight.shape == {weights.shape}, expected {(n,)}: one weight per row.")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise OptionError("sample_weight must hold finite numbers that are not negative.")
-    if not weights.any():
-        raise OptionError("sample_weight is zero everywhere: at least one row must count.")
-    if weights.sum() < 2:  # proportions, not numbers of rows
-        weights *= np.count_nonzero(weights) / weights.sum()
-    return weights
-
-
-def _check_variation(moments: Moments, center: bool, weights: np.ndarray | None, shape: tuple[int, int]) -> None:
+def _check_variation(moments: Moments, problem: _Problem) -> None:
     """Raise where nothing varies: one row, constant rows, or zeros only."""
-    rows = shape[0] if weights is None else int(np.count_nonzero(weights))
-    if center and rows < 2:
-        raise DataError(f"PCA of n_samples = {rows} sample is not defined: centring one row leaves nothing.")
+    center = problem.center
+    if center and problem.rows < 2:
+        raise DataError(f"PCA of n_samples = {problem.rows} sample is not defined: centring one row leaves nothing.")
     square = moments.variance if center else moments.second
     rounding = (64 * np.finfo(float).eps * np.abs(moments.mean)) ** 2
     if not (square > rounding).any():
@@ -752,14 +443,3 @@ def _warn(outcome: Outcome, tol: float, k: int | float, asked: int | float | Non
         ConvergenceWarning,
         stacklevel=4,
     )
-
-
-def as_generator(random_state: Any) -> np.random.Generator:
-    """A Generator from anything that scikit-learn takes as `random_state`, or from a Generator."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    if random_state is None:
-        return np.random.default_rng()
-    if isinstance(random_state, numbers.Integral):
-        return np.random.default_rng(int(random_state))
-    return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1, size=4))

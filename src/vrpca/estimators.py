@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from vrpca.data.source import as_source, is_path
-from vrpca.decomposition import DEFAULTS, Decomposition, SolveOptions, either, pca, svd
+from vrpca.decomposition import Decomposition, pca, svd
 from vrpca.run import Record
 from vrpca.scores import scores
+from vrpca.settings import DEFAULTS, SolveOptions
 from vrpca.sklearn_callbacks import CallbackSupportMixin, FitTask, with_callbacks
+from vrpca.solve import either
 from vrpca.solvers.steps import Theory
 
 _PARAMETERS = """solver : str, default="auto"
@@ -47,7 +49,8 @@ _PARAMETERS = """solver : str, default="auto"
         Independent runs, of which the one with the largest objective is kept.
     cost : {"auto", "time", "passes"}, default="auto"
         What `accelerated` is to save: ``"time"`` (narrow blocks, little arithmetic) or ``"passes"`` (few readings of
-        the data, for more arithmetic and memory). By default time for data in memory, passes for memory maps.
+        the data, for more arithmetic and memory). By default time, but passes for memory
+        maps larger than half of the machine's memory.
     certificate : {"estimated", "probabilistic"}, default="estimated"
         What the certificate is to rest on: the search that found the components, or a fresh random search outside them,
         which costs further passes and bounds what was missed but for a `failure_probability`. Where `gram` is the
@@ -128,7 +131,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         options: dict[str, Any] = {name: getattr(self, name) for name in DEFAULTS}
         if task.context is not None:
             options["callback"] = either(self.callback, task.look)
-        return options  # type: ignore[return-value]
+        return cast(SolveOptions, options)
 
     def _start(self) -> np.ndarray | None:
         warm = self.warm_start and hasattr(self, "components_")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import mmap
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -84,6 +86,14 @@ def columnwise_run(dtype: np.dtype) -> int:
     return max(1, 64 // dtype.itemsize)
 
 
+def physical_memory() -> float:
+    """Bytes of memory that this machine has; infinite where it does not say."""
+    names = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" not in names:
+        return math.inf
+    return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+
+
 def on_disk(X: np.ndarray) -> bool:
     """Whether an array lies in a mapped file."""
     owner: Any = X
@@ -99,7 +109,7 @@ class ArraySource(Pieces):
         check_shape(X.shape)
         dtype = working_dtype(X.dtype)
         self.X = X
-        self.on_disk = isinstance(X, np.memmap)
+        self.slow_to_read = on_disk(X) and X.nbytes > physical_memory() / 2
         self.whole = X.dtype == dtype and X.dtype.isnative and X.flags.c_contiguous and X.flags.aligned
         rows = X.shape[0] if self.whole else rows_that_fit(X.shape[1], dtype)
         run = 1 if abs(X.strides[1]) <= abs(X.strides[0]) else columnwise_run(X.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -12,18 +13,31 @@ from vrpca.data.source import Source
 VECTORS = 5  # arrays of d times the width that an epoch holds at its peak
 
 
+@runtime_checkable
+class Compactable(Protocol):
+    """A source that can leave out its empty columns, for a copy of so many bytes."""
+
+    @property
+    def compacted_bytes(self) -> int:
+        """Size of what is copied."""
+        ...
+
+    def compacted(self) -> tuple[Source, np.ndarray]:
+        """The source without empty columns, and the numbers of those that are left."""
+        ...
+
+
 def compacted(source: Source, moments: Moments, k: int, width: int) -> tuple[Source, Moments, np.ndarray | None]:
     """Return the source and its moments without empty columns, and the numbers of the columns that are left.
 
     As they were, and None, where that would save less memory than it takes for blocks of `width` columns, or would
     leave fewer than k columns.
     """
-    compact = getattr(source, "compacted", None)
     empty = int(np.count_nonzero((moments.variance == 0) & (moments.mean == 0)))
     saved = VECTORS * width * empty * source.dtype.itemsize
-    if compact is None or saved <= source.compacted_bytes or source.shape[1] - empty < k:  # type: ignore[attr-defined]
+    if not isinstance(source, Compactable) or saved <= source.compacted_bytes or source.shape[1] - empty < k:
         return source, moments, None
-    smaller, kept = compact()
+    smaller, kept = source.compacted()
     return smaller, replace(moments, mean=moments.mean[kept], variance=moments.variance[kept]), kept
 
 

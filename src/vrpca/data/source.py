@@ -28,7 +28,7 @@ class Source(Protocol):
         How many columns per row make the transposed matrix the cheaper one to work on; 1 if absent.
     entries : int, optional
         Number of stored entries of sparse data.
-    on_disk : bool, optional
+    slow_to_read : bool, optional
         Whether reading is what costs most; not, if absent.
     gather : callable, optional
         ``gather(numbers)`` gives the rows with these (sorted) numbers as a block, at a price not far from that of as
@@ -83,6 +83,11 @@ def check_shape(shape: tuple[int, ...]) -> None:
     for count, what in zip(shape, ("sample", "feature"), strict=True):
         if count == 0:
             raise DataError(f"Found array with 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")
+
+
+def stored_entries(source: Source) -> int:
+    """Number of entries that are stored: all of them, unless the source says otherwise."""
+    return int(getattr(source, "entries", source.shape[0] * source.shape[1]))
 
 
 def pieces(X: Any, rng: np.random.Generator | None, least: int = 64) -> Iterator[tuple[int, Any]]:

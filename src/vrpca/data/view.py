@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from vrpca import kernels
 from vrpca.data.moments import Moments
 from vrpca.data.rowmap import RowMap
-from vrpca.data.source import Source, as_source, pieces
+from vrpca.data.source import Source, as_source, pieces, stored_entries
 from vrpca.data.stream import Stream
 from vrpca.errors import DataError
 from vrpca.kernels import blas
@@ -109,7 +109,7 @@ class View:
     @property
     def entries(self) -> int:
         """Number of stored entries of the data."""
-        return int(getattr(self.source, "entries", self.n * self.d))
+        return stored_entries(self.source)
 
     @property
     def passes(self) -> float:
@@ -230,13 +230,14 @@ class View:
         return part
 
     def _fetch(self, rows: int, rng: np.random.Generator) -> tuple[np.ndarray, Any]:
-        if self._gathers or getattr(self.source, "whole", False):
-            index = np.sort(rng.choice(self.n, rows, replace=False))
-            gather: Any = getattr(self.source, "gather", None)
-            self.rows_read += rows
-            return index, gather(index) if gather is not None else next(self.source.blocks())[1][index]
+        if self._gathers:
+            index, source = self._choice(rows, rng), cast(Any, self.source)
+            return index, source.gather(index)
         numbers, parts, fetched = [], [], 0
         for start, X in self.source.blocks(rng):
+            if X.shape[0] == self.n:
+                index = self._choice(rows, rng)
+                return index, X[index]
             numbers.append(np.arange(start, start + X.shape[0]))
             parts.append(X)
             fetched += X.shape[0]
@@ -244,6 +245,10 @@ class View:
                 break
         self.rows_read += fetched
         return np.concatenate(numbers), sp.vstack(parts) if sp.issparse(parts[0]) else np.vstack(parts)
+
+    def _choice(self, rows: int, rng: np.random.Generator) -> np.ndarray:
+        self.rows_read += rows
+        return np.sort(rng.choice(self.n, rows, replace=False))
 
     def importance(self, sampling: str) -> np.ndarray | None:
         """Return the weight of each row's step, ``mean |z|^2 / |z_i|^2``, or None where all weights are 1."""

@@ -56,7 +56,7 @@ def ours(solver: str) -> Contender:
 
 
 def _option(text: str) -> tuple[str, Any]:
-    from vrpca.decomposition import DEFAULTS
+    from vrpca.settings import DEFAULTS
 
     name, equals, value = text.partition("=")
     if not equals or name not in DEFAULTS or name in ("solver", "tol"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,7 +48,7 @@ class Answer:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-class Peer:
+class Peer(ABC):
     """A way to find the vectors. `module` is the package it needs beyond those of vrpca itself."""
 
     module = ""
@@ -61,9 +62,9 @@ class Peer:
         """Settings to try, from cheap to exact."""
         return [{}]
 
+    @abstractmethod
     def solve(self, X: Any, task: Task, setting: Setting, threads: int, seed: int) -> Answer:
         """Solve: this is what is timed."""
-        raise NotImplementedError
 
     def count(self, X: Any, task: Task, setting: Setting, seed: int) -> float | None:
         """Readings of the data, counted apart from the timed run; None if they cannot be counted."""

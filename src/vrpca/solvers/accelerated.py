@@ -11,7 +11,7 @@ import numpy as np
 
 from vrpca.data.stream import Stream
 from vrpca.data.view import View
-from vrpca.solvers.base import Solver
+from vrpca.solvers.base import Solver, whole_registers
 from vrpca.solvers.iterate import Iterate, random_start
 from vrpca.solvers.krylov import Krylov
 from vrpca.solvers.lanczos import Lanczos
@@ -30,6 +30,11 @@ class Accelerated(Solver):
 
     name = "accelerated"
     projects = False
+
+    @staticmethod
+    def extra_columns(k: int, cost: str) -> int:
+        """Wider blocks pay where passes are the cost."""
+        return max(4, k // 2) if cost == "passes" else whole_registers(k)
 
     def __init__(self, view: View, options: Options):
         super().__init__(view, options)

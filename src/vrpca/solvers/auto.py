@@ -20,6 +20,7 @@ SPARSE = 1.5e10  # of products of sparse rows
 SPARSE_SQUARE = 2e8  # of a product of sparse matrices
 REDUCTION = 1e10  # of LAPACK's reduction to tridiagonal form
 VECTORS = 3e10  # of arithmetic with long vectors
+BLOCK = 8  # vectors that `accelerated` multiplies at a time where rows are sparse
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,23 @@ def gram_seconds(task: Task) -> float:
     return max(square, 4 * task.entries / BYTES) + 4 / 3 * d**3 / REDUCTION
 
 
+def pass_seconds(task: Task) -> float:
+    """What one pass of `accelerated` is going to take."""
+    if not task.sparse:
+        return max(4 * task.entries / BYTES, 4 * task.entries * (task.k + 3) / PRODUCT)
+    return 4 * task.entries * BLOCK / SPARSE + 8 * task.d * BLOCK * (2.0 * task.k + 40) / VECTORS
+
+
 def accelerated_seconds(task: Task) -> float:
     """What the passes of `accelerated` are going to take, with the number of passes that spectra of real data need."""
     digits = min(max(-math.log10(max(task.tol, 1e-16)), 1.0), 16.0)
-    if not task.sparse:
-        columns = task.k + 3
-        passes = 1.6 + 0.6 * digits + min(3.0, task.k / 15)
-        return passes * max(4 * task.entries / BYTES, 4 * task.entries * columns / PRODUCT)
-    block = 8
-    passes = 3 + digits * 0.8 + task.k / 2.5
-    return passes * (4 * task.entries * block / SPARSE + 8 * task.d * block * (2.0 * task.k + 40) / VECTORS)
+    passes = 3 + 0.8 * digits + task.k / 2.5 if task.sparse else 1.6 + 0.6 * digits + min(3.0, task.k / 15)
+    return passes * pass_seconds(task)
+
+
+def looks_worth_gram(task: Task) -> float:
+    """Passes of `accelerated` that take as long as forming A."""
+    return gram_seconds(task) / pass_seconds(task)
 
 
 def choose(task: Task) -> tuple[str, str]:

@@ -26,6 +26,8 @@ class Solver:
         The step size, which the run may ask to be halved.
     projects : bool
         Whether its iterates come with ``P = Z W``; else another reading makes it in the end.
+    forms_gram : bool
+        Whether it works on A itself, summed up while the moments are read.
     """
 
     name: str
@@ -33,9 +35,19 @@ class Solver:
     max_epochs: int | None = None
     step_rule: Step | None = None
     projects: bool = True
+    forms_gram: bool = False
 
     def __init__(self, view: View, options: Options):
         self.options = options
+
+    @staticmethod
+    def extra_columns(k: int, cost: str) -> int:
+        """Columns that a block has besides the k that are wanted, unless the user says how many.
+
+        None for one vector, at least two for more: with another one, which watches what is outside, the width of a
+        block is then a multiple of 4, which fills whole SIMD registers.
+        """
+        return 0 if k == 1 else whole_registers(k)
 
     @staticmethod
     def streamed_columns(options: Options) -> int:
@@ -63,6 +75,11 @@ class Solver:
     def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
         """The next iterate."""
         raise TypeError(f"{type(self).__name__} has no step.")
+
+
+def whole_registers(k: int) -> int:
+    """Extra columns, at least two, that make the width a multiple of 4 with one more."""
+    return -(-(k + 3) // 4) * 4 - 1 - k
 
 
 class Stochastic(Solver):

@@ -75,6 +75,10 @@ class Search:
         error = (sure / (2 * self.steps - 1)) ** 2 if self.steps else 1.0
         return float(self.space.theta[0]) / (1 - error) if error < 1 else math.inf
 
+    def above(self, value: float) -> bool:
+        """Whether something larger has been found, and not only by rounding."""
+        return self.steps > 0 and float(self.space.theta[0]) > value * (1 + 1e-6)
+
     def leader(self) -> np.ndarray:
         """The vector of the largest Ritz value, as a column."""
         return self.space.vectors(1).T

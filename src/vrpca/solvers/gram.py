@@ -7,7 +7,7 @@ import scipy.linalg
 
 from vrpca.data.view import View
 from vrpca.linalg import aligned_zeros, ritz
-from vrpca.solvers.base import Solver
+from vrpca.solvers.base import Solver, whole_registers
 from vrpca.solvers.iterate import Iterate
 from vrpca.solvers.options import Options
 from vrpca.threads import blas_threads
@@ -22,6 +22,12 @@ class Gram(Solver):
 
     name = "gram"
     projects = False
+    forms_gram = True
+
+    @staticmethod
+    def extra_columns(k: int, cost: str) -> int:
+        """A few: eigenvalues next to the wanted ones sharpen the certificate."""
+        return whole_registers(k)
 
     def __init__(self, view: View, options: Options):
         super().__init__(view, options)

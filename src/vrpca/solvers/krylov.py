@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vrpca.data.view import View
-from vrpca.solvers.base import Solver
+from vrpca.solvers.base import Solver, whole_registers
 from vrpca.solvers.iterate import Iterate, random_start
 from vrpca.solvers.options import Options
 from vrpca.solvers.space import Space
@@ -20,6 +20,11 @@ class Krylov(Solver):
     projects = False
     space: Space
     residuals: np.ndarray
+
+    @staticmethod
+    def extra_columns(k: int, cost: str) -> int:
+        """As many as fill whole registers, also for one vector."""
+        return whole_registers(k)
 
     def __init__(self, view: View, options: Options):
         super().__init__(view, options)
