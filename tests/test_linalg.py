@@ -6,7 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import eps, random_orthonormal, sine
-from vrpca.linalg import aligned_copy, aligned_zeros, cross, orthonormalise, residual_gram, ritz, rotate
+from vrpca.linalg import (
+    aligned_copy,
+    aligned_zeros,
+    cross,
+    orthonormalise,
+    residual_gram,
+    ritz,
+    rotate,
+    straightened,
+    sweep,
+)
 
 pytestmark = pytest.mark.reference
 
@@ -189,3 +199,33 @@ def test_ritz_values_come_largest_first(rng):
     np.testing.assert_allclose(theta, np.sort(values)[::-1], atol=1e-12)
     np.testing.assert_allclose(Y.T @ Y, np.eye(6), atol=1e-14)
     np.testing.assert_allclose(H @ Y, Y * theta, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------ vectors that are rows
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("others", [0, 1, 7])
+def test_two_rounds_straighten_nearly_dependent_vectors(others, dtype, rng):
+    """What V was is C S + F V, also where a direction is much shorter than the others."""
+    S = np.ascontiguousarray(random_orthonormal(3000, 7, rng)[:, :others].T, dtype=dtype)
+    V = rng.standard_normal((4, 3000)).astype(dtype)
+    V[3] = V[0] + dtype(30 * np.sqrt(eps(dtype))) * V[3]
+    V += (10 * rng.standard_normal((4, others))).astype(dtype) @ S
+    before = V.astype(float)
+    D = sweep(S, V, n_threads=2)
+    C, F, D = straightened(S, V, D, 1e-6, 2)
+    again, second, D = straightened(S, V, D, 0.01, 2)
+    small = 100 * eps(dtype)
+    both = np.vstack([S, V]).astype(float)
+    np.testing.assert_allclose(both @ both.T, np.eye(others + 4), atol=small)
+    rebuilt = (C + F @ again) @ S.astype(float) + F @ second @ V.astype(float)
+    np.testing.assert_allclose(rebuilt, before, atol=small * np.abs(before).max() * 4)
+
+
+def test_directions_that_are_too_short_are_left_out(rng):
+    V = rng.standard_normal((3, 500))
+    V[2] = V[0] - V[1] + 1e-9 * V[2]
+    C, F, D = straightened(V[:0], V, sweep(V[:0], V, n_threads=1), 1e-6, 1)
+    assert D.shape == (2, 2) and F.shape == (3, 2) and C.shape == (3, 0)
+    np.testing.assert_allclose(D, np.eye(2), atol=1e-10)

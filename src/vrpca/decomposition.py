@@ -137,7 +137,8 @@ def svd(
     """
     if isinstance(k, bool) or not isinstance(k, numbers.Integral):
         raise OptionError(f"k={k!r} must be an integer.")
-    return _decompose(X, int(k), center, scale, sample_weight, start, compute_u, options)
+    with blas_threads(1):
+        return _decompose(X, int(k), center, scale, sample_weight, start, compute_u, options)
 
 
 def pca(
@@ -172,7 +173,8 @@ def pca(
     >>> vrpca.pca(X, 0.9, random_state=0).s.shape
     (7,)
     """
-    return _decompose(X, k, center, scale, sample_weight, start, compute_u, options)
+    with blas_threads(1):
+        return _decompose(X, k, center, scale, sample_weight, start, compute_u, options)
 
 
 def _decompose(
@@ -261,8 +263,8 @@ def _first_look(
     rng = as_generator(options["random_state"])
     first = make_plan(options, source, k, fraction)
     witness = _witness(first, options, problem, start is not None or fraction, rng)
-    with blas_threads(1):
-        moments = column_moments(source, problem.weights, threads, witness)
+    about_zero = not (problem.center or problem.scale)
+    moments = column_moments(source, problem.weights, threads, witness, about_zero=about_zero)
     _check_variation(moments, problem)
 
     smaller, its_moments, kept = compacted(source, moments, first.k, first.columns)

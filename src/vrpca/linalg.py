@@ -23,14 +23,11 @@ def aligned_copy(W: np.ndarray) -> np.ndarray:
 
 
 def transpose_into(out: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """``out = W^T``, in pieces that keep both sides in the cache."""
-    step = 512
-    for at in range(0, max(W.shape), step):
-        part = slice(at, at + step)
-        if W.shape[0] < W.shape[1]:
-            out[part] = W[:, part].T
-        else:
-            out[:, part] = W[part].T
+    """``out = W^T``."""
+    if W.flags.c_contiguous:
+        kernels.transpose(W, out)
+    else:
+        out[...] = W.T
     return out
 
 
@@ -90,3 +87,34 @@ def ritz(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues, largest first, and eigenvectors of a symmetric matrix given up to rounding."""
     theta, Y = np.linalg.eigh((H + H.T) / 2)
     return theta[::-1].copy(), Y[:, ::-1].copy()
+
+
+def sweep(S: np.ndarray, V: np.ndarray, K: np.ndarray | None = None, *, n_threads: int) -> np.ndarray:
+    """``V <- K [S; V]`` in place, unless K is None, and ``V [S; V]^T`` of what it became; vectors are rows.
+
+    K may have fewer rows than V, whose others are lost then.
+    """
+    q = len(V) if K is None else len(K)
+    D = np.empty((q, len(S) + q))
+    kernels.sweep(S, None if K is None else np.ascontiguousarray(K), V, D, n_threads)
+    return D
+
+
+def straightened(
+    S: np.ndarray, V: np.ndarray, D: np.ndarray, shortest: float, n_threads: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Make V's rows orthonormal, and orthogonal to those of S, given ``D = V [S; V]^T``: one round, in place.
+
+    Directions shorter than `shortest` are left out. Returns C and F with ``V_before = C S + F V_after``, and the next
+    D, which has as many rows as V has left.
+    """
+    m, eps = len(S), float(np.finfo(V.dtype).eps)
+    C = D[:, :m].copy()
+    values, Y = np.linalg.eigh(D[:, m:] - C @ C.T)
+    there = values > shortest**2
+    root = np.sqrt(values[there])
+    F, T = Y[:, there] * root, (Y[:, there] / root).T
+    left = T @ C
+    if np.abs(left).max(initial=0.0) <= 16 * eps:  # orthogonal already: S need not be read
+        return C, F, np.hstack([left, sweep(S[:0], V, T, n_threads=n_threads)])
+    return C, F, sweep(S, V, np.hstack([-left, T]), n_threads=n_threads)

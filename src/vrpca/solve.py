@@ -18,7 +18,6 @@ from vrpca.settings import SolveOptions, extra_columns, solver_options
 from vrpca.solvers import SOLVERS, Solver, make_solver
 from vrpca.solvers.complement import Search
 from vrpca.solvers.iterate import Iterate
-from vrpca.threads import blas_threads
 
 ENDS_EVERYTHING = (Status.INTERRUPTED, Status.STOPPED, Status.SECONDS)
 FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
@@ -78,12 +77,11 @@ class Solve:
 
     def _searched(self, search: Search, it: Iterate, k: int) -> Certificate:
         """Search outside the iterate until its certificate is below tol, or the passes are spent."""
-        with blas_threads(1):
-            while not search.exhausted and self._rows_read() / self.view.n + 1 <= self.options["max_passes"]:
-                search.step()
-                it.mu, it.kind = search.ceiling(), "probabilistic"
-                if it.certificate(k).suboptimality <= self.options["tol"]:
-                    break
+        while not search.exhausted and self._rows_read() / self.view.n + 1 <= self.options["max_passes"]:
+            search.step()
+            it.mu, it.kind = search.ceiling(), "probabilistic"
+            if it.certificate(k).suboptimality <= self.options["tol"]:
+                break
         return it.certificate(k)
 
     def fraction(self, fraction: float, W0: np.ndarray | None = None) -> tuple[Outcome, int]:
@@ -140,7 +138,7 @@ class Solve:
         verbose, user_callback = self.options["verbose"], self.options["callback"]
         if self.hopeless is not None:
             user_callback = either(user_callback, self.hopeless)
-        with blas_threads(1), progress_callback(verbose, limits, user_callback) as callback:
+        with progress_callback(verbose, limits, user_callback) as callback:
             run = Run(
                 solver,
                 self.view,

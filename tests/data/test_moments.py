@@ -53,6 +53,10 @@ def check(source, X, weights=None, rtol=1e-12, slack=1e-10):
     np.testing.assert_allclose(found.mean, mean, rtol=1e-13, atol=4 * eps(float) * size.max())
     assert (np.abs(found.variance - variance) <= rtol * variance + slack * eps(float) * size**2).all()
     np.testing.assert_allclose(found.second, variance + mean**2, rtol=1e-11)
+    about_zero = column_moments(source, weights, 2, about_zero=True)
+    assert about_zero.total == pytest.approx(total, rel=1e-14)
+    assert about_zero.factor == found.factor and not about_zero.mean.any()
+    np.testing.assert_allclose(about_zero.second, variance + mean**2, rtol=1e-12)
     return found
 
 
@@ -205,8 +209,9 @@ def test_float32_data_whose_squares_leave_float32(value, rng):
 @pytest.mark.parametrize(("bad", "says"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")])
 @pytest.mark.parametrize("row", [0, 9, 10, 15, 29])
 @pytest.mark.parametrize("column", [0, 3])
+@pytest.mark.parametrize("about_zero", [False, True])
 @pytest.mark.parametrize("kind", ["whole", "dense blocks", "csr", "csr blocks", "csc", "F", "f4", "f2"])
-def test_entries_that_are_not_finite_are_named(kind, row, column, bad, says, rng):
+def test_entries_that_are_not_finite_are_named(kind, about_zero, row, column, bad, says, rng):
     X = sparse_matrix(30, 4, 0.5, rng)
     X[row, column] = bad
     parts = (X[:10], X[10:20], X[20:])
@@ -221,7 +226,7 @@ def test_entries_that_are_not_finite_are_named(kind, row, column, bad, says, rng
         "f2": lambda: as_source(X.astype("f2")),
     }[kind]()
     with pytest.raises(DataError, match=rf"{says} \(row {row}, column {column}\)"):
-        column_moments(source, None, 2)
+        column_moments(source, None, 2, about_zero=about_zero)
 
 
 def test_the_first_of_several_is_named(rng):
@@ -232,10 +237,11 @@ def test_the_first_of_several_is_named(rng):
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5])
+@pytest.mark.parametrize("about_zero", [False, True])
 @pytest.mark.parametrize("fmt", ["dense", "csr"])
-def test_not_finite_in_a_weighted_row(fmt, weight, rng):
+def test_not_finite_in_a_weighted_row(fmt, about_zero, weight, rng):
     """Weight zero is no excuse: the products would still meet the entry (0 * NaN = NaN)."""
     X, weights = rng.standard_normal((10, 3)), np.ones(10)
     X[4, 1], weights[4] = np.nan, weight
     with pytest.raises(DataError, match=r"row 4, column 1"):
-        column_moments(as_source(X if fmt == "dense" else sp.csr_array(X)), weights, 1)
+        column_moments(as_source(X if fmt == "dense" else sp.csr_array(X)), weights, 1, about_zero=about_zero)

@@ -169,6 +169,10 @@ def check_moments(case, weight, factor, threads):
         assert_close(mean_, mean, bound * factor * np.abs(case.X).max(0, initial=0))
         assert_close(M2_, M2, bound * (w @ X**2 + total * (factor * np.abs(case.X).max(0, initial=0)) ** 2))
         assert (-bound * total * (factor * np.abs(case.X).max(0, initial=0)) ** 2 <= M2_).all()
+    for implementation in (native, reference):
+        total_, squares = implementation.squares(case.rows(implementation), weight, factor, threads)
+        assert total_ == pytest.approx(total, rel=1e-14)
+        assert_close(squares, w @ X**2, bound * (w @ X**2))
 
 
 @settings(max_examples=100)
@@ -178,7 +182,7 @@ def check_moments(case, weight, factor, threads):
     st.sampled_from((1.0, 2.0**-40, 2.0**40)),
     st.sampled_from((1, 2, 5)),
 )
-def test_moments_agree_with_their_twin(drawn, weights, factor, threads):
+def test_moments_and_squares_agree_with_their_twins(drawn, weights, factor, threads):
     case, rng = drawn
     n = case.shape[0]
     weight = None if weights is None else rng.uniform(0.1, 3, n)

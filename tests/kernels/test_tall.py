@@ -81,10 +81,66 @@ def test_float32_columns_are_summed_in_double(rng):
     assert found[0, 0] == pytest.approx(twin[0, 0], rel=1e-12)
 
 
+LENGTHS = (0, 1, 7, 8, 15, 16, 17, 1023, 1024, 1025, 9000)
+
+
+@settings(max_examples=120)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(LENGTHS),
+    st.integers(0, 9),
+    st.integers(0, 9),
+    st.integers(0, 9),
+    st.sampled_from(DTYPES),
+    st.sampled_from((1, 2, 3)),
+)
+def test_sweep(seed, d, m, b, q, dtype, threads):
+    S, V = matrices(seed, dtype, (m, d), (b, d))
+    K = matrices(seed + 1, float, (min(q, b), m + b))[0] if q else None
+    rows = b if K is None else len(K)
+    twin, found, expected = V.copy(), np.full((rows, m + rows), np.nan), np.full((rows, m + rows), np.nan)
+    size = np.abs(V) if K is None else np.abs(K) @ np.abs(np.vstack([S, V])).astype(float)
+    native.sweep(S, K, V, found, threads)
+    reference.sweep(S, K, twin, expected, threads)
+    allowed = 4 * (4 + m + b) * eps(dtype)
+    assert_close(V[:rows], twin[:rows].astype(float), allowed * size)
+    both_sizes = size @ np.vstack([np.abs(S), size]).T
+    assert_close(found, expected, (allowed + 20 * eps(dtype)) * both_sizes)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_sweep_repeats_to_the_last_bit(threads, rng):
+    S, V, K = rng.standard_normal((5, 30_000)), rng.standard_normal((3, 30_000)), rng.standard_normal((3, 8))
+    results = set()
+    for _ in range(5):
+        copy, D = V.copy(), np.empty((3, 8))
+        native.sweep(S, K, copy, D, threads)
+        results.add(copy.tobytes() + D.tobytes())
+    assert len(results) == 1
+
+
+def test_sweep_sums_long_float32_vectors_in_double(rng):
+    V = rng.uniform(0.5, 1, (1, 3_000_000)).astype(np.float32)
+    D = np.empty((1, 1))
+    native.sweep(V[:0], None, V, D, 2)
+    assert D[0, 0] == pytest.approx((V.astype(float) ** 2).sum(), rel=2e-7)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 40), st.integers(0, 40), st.sampled_from(DTYPES))
+def test_transpose(rows, columns, dtype):
+    (W,) = matrices(0, dtype, (rows, columns))
+    out = np.full((columns, rows), np.nan, dtype)
+    native.transpose(W, out)
+    np.testing.assert_array_equal(out, W.T)
+
+
 def valid():
     rng = np.random.default_rng(0)
     W, U, S = (rng.standard_normal((6, c)) for c in (3, 3, 2))
     return {
+        "sweep": [W, rng.standard_normal((6, 12)), U[:, ::-1].copy(), np.zeros((6, 12)), 1],
+        "transpose": [W, np.zeros((3, 6))],
         "cross": [W, U, np.zeros((3, 3))],
         "residual_gram": [W, U, np.ones(3), np.zeros((3, 3))],
         "combine": [1.0, S, W, rng.standard_normal((3, 2))],
@@ -115,7 +171,10 @@ def test_wrong_arguments_are_refused(kernel, which, spoil):
     assert before == [a.tobytes() for a in given_ if isinstance(a, np.ndarray)]
 
 
-@pytest.mark.parametrize(("kernel", "which"), [("cross", 2), ("residual_gram", 3), ("combine", 1)])
+@pytest.mark.parametrize(
+    ("kernel", "which"),
+    [("cross", 2), ("residual_gram", 3), ("combine", 1), ("sweep", 2), ("sweep", 3), ("transpose", 1)],
+)
 def test_a_read_only_result_is_refused(kernel, which):
     given_ = valid()[kernel]
     given_[which].flags.writeable = False

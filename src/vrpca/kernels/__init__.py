@@ -25,6 +25,7 @@ product = implementation.product
 map_rows = implementation.map_rows
 row_norms = implementation.row_norms
 moments = implementation.moments
+squares = implementation.squares
 vr_vector = implementation.vr_vector
 vr_panel = implementation.vr_panel
 vr_block = implementation.vr_block
@@ -33,6 +34,8 @@ oja_block = implementation.oja_block
 cross = implementation.cross
 residual_gram = implementation.residual_gram
 combine = implementation.combine
+sweep = implementation.sweep
+transpose = implementation.transpose
 instruction_set = implementation.instruction_set
 
 

@@ -107,6 +107,17 @@ def moments(rows: Rows, weight: Array | None, factor: float, threads: int) -> tu
     return total, mean, M2
 
 
+def squares(rows: Rows, weight: Array | None, factor: float, threads: int) -> tuple[float, Array]:
+    """Total weight, and the weighted sum of squares of ``factor * x``, per column."""
+    n, d = rows.X.shape
+    w = np.ones(n) if weight is None else weight
+    total = np.zeros(d)
+    for i in range(n):
+        x = factor * (rows.X[[i]].toarray()[0] if sp.issparse(rows.X) else rows.X[i]).astype(float)
+        total += w[i] * x**2
+    return float(w.sum()), total
+
+
 def vr_vector(
     rows: Rows,
     w: Array,
@@ -200,6 +211,19 @@ def combine(alpha: float, S: Array, W: Array, C: Array) -> None:
     """``S = alpha S + W C``; S may be W itself when alpha is zero."""
     product = W.astype(float) @ C
     S[...] = product if alpha == 0 else alpha * S + product
+
+
+def sweep(S: Array, K: Array | None, V: Array, D: Array, threads: int) -> None:
+    """``V = K [S; V]`` unless K is None; then ``D = V [S; V]^T``. Vectors are rows."""
+    q = len(D)
+    if K is not None:
+        V[:q] = K @ np.vstack([S, V]).astype(float)
+    D[...] = V[:q].astype(float) @ np.vstack([S, V[:q]]).astype(float).T
+
+
+def transpose(W: Array, out: Array) -> None:
+    """``out = W^T``."""
+    out[...] = W.T
 
 
 def instruction_set() -> str:

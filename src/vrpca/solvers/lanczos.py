@@ -10,7 +10,7 @@ import numpy as np
 
 from vrpca.certificate import estimate_outside
 from vrpca.data.view import View
-from vrpca.linalg import ritz
+from vrpca.linalg import ritz, straightened, sweep
 from vrpca.solvers.base import Solver
 from vrpca.solvers.iterate import Iterate, Pending
 from vrpca.solvers.options import Options
@@ -42,78 +42,85 @@ class Lanczos(Solver):
 
     def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
         """Expand a random block until there are enough vectors."""
-        self.S = np.empty((self.capacity, view.d), view.dtype)
+        first = self.block if W0 is None else max(self.block, min(W0.shape[1], self.options.columns) + 1)
+        self.S = np.empty((self.capacity + first, view.d), view.dtype)  # Z has its place behind the others
         self.size = self.looks = 0
-        self.H, self.B = np.zeros((0, 0)), np.zeros((self.block, 0))
-        self.Z = self._first(view, rng, W0)
-        while self.size <= self.options.columns and len(self.Z):
+        self.pending = 0 if W0 is None else self._guessed(W0)
+        self._fill(view, rng, max(self.block, self.pending + 1))
+        self.H, self.B = np.zeros((0, 0)), np.zeros((self.pending, 0))
+        while self.size <= self.options.columns and not self.exhausted:
             self._expand(view, rng)
         self.looks = 1  # however many blocks that took: none has been followed far
         return self._look(view)
 
-    def _first(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> np.ndarray:
-        """A random block; or the span of `W0` and at least one random vector."""
-        V = np.zeros((0, view.d), view.dtype)
-        if W0 is not None:
-            V = np.ascontiguousarray(W0[:, : self.options.columns].T, dtype=view.dtype)
-            norms = np.linalg.norm(V, axis=1)
-            V = V[norms > 0] / norms[norms > 0, None]
-            for _ in range(2):
-                V = _orthonormal(V, NOISE)[1]
-        return self._filled(view, V, rng, max(self.block, len(V) + 1))
-
-    def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
-        """One reading."""
-        if len(self.Z) and self.size + len(self.Z) > self.capacity:
-            self._restart()
-        if len(self.Z):
-            self._expand(view, rng)
-        return self._look(view)
+    @property
+    def Z(self) -> np.ndarray:
+        """The next block."""
+        return self.S[self.size : self.size + self.pending]
 
     @property
     def exhausted(self) -> bool:
         """Whether the space is all there is."""
-        return not len(self.Z)
+        return self.pending == 0
+
+    def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
+        """One reading."""
+        if self.size + self.pending > self.capacity:
+            self._restart()
+        if not self.exhausted:
+            self._expand(view, rng)
+        return self._look(view)
+
+    def _guessed(self, W0: np.ndarray) -> int:
+        """Begin with the span of `W0`; return its dimension."""
+        norms = np.linalg.norm(W0, axis=0)
+        V = (W0[:, norms > 0] / norms[norms > 0])[:, : self.options.columns].T
+        self.S[: len(V)] = V
+        return self._straighten(self.S[:0], self.S[: len(V)])
 
     def _expand(self, view: View, rng: np.random.Generator) -> None:
         """Take Z into S; what its product adds to their span is the next Z."""
-        old, new = self.size, self.size + len(self.Z)
-        self.S[old:new] = self.Z
-        V = self.images(view, self.Z, np.empty_like(self.Z))
-        S = self.S[:new]
-        C = V @ S.T
-        V -= C @ S
+        old, new, threads = self.size, self.size + self.pending, view.n_threads
+        S, Z, V = self.S[:new], self.Z, self.S[new : new + self.pending]
+        self.images(view, Z, V)
+        C = np.hstack([self.B, sweep(Z, V, n_threads=threads)[:, : len(Z)]])  # B is what the others see of A Z
+        D = sweep(S, V, np.hstack([-C, np.eye(len(V))]), n_threads=threads)
         rounding = 8 * float(np.finfo(V.dtype).eps * np.linalg.norm(C))
-        factor, V = _orthonormal(V, rounding)
-        self.dropped = rounding if len(V) < len(self.Z) else 0.0
-        again = V @ S.T
-        V -= again @ S
-        second, V = _orthonormal(V, NOISE)
-        C = (C + factor @ again).astype(np.float64)
+        left, factor, D = straightened(S, V, D, rounding, threads)
+        self.dropped = rounding if len(D) < len(V) else 0.0
+        again, second, D = straightened(S, V[: len(D)], D, NOISE, threads)
+        C += left + factor @ again
         H = np.zeros((new, new))
         H[:old, :old] = self.H
         H[old:], H[:, old:] = C, C.T
         self.H = H
-        self.B = np.zeros((len(V), new))
-        self.B[:, old:] = (factor @ second).T
-        self.size = new
+        self.size, self.pending = new, min(len(D), self.order - new)
         self.looks += 1
-        self.Z = self._filled(view, V, rng, self.block)
-        self.B = np.vstack([self.B, np.zeros((max(len(self.Z) - len(self.B), 0), new))])[: max(len(self.Z), 1)]
+        B = np.zeros((self._fill(view, rng, self.block), new))
+        kept = min(len(D), len(B))
+        B[:kept, old:] = (factor @ second).T[:kept]
+        self.B = B
 
-    def _filled(self, view: View, V: np.ndarray, rng: np.random.Generator, wanted: int) -> np.ndarray:
-        """V, with random rows for those that are missing, as long as there are any left."""
-        missing = min(wanted, self.order - self.size) - len(V)
-        if missing <= 0:
-            return V[: self.order - self.size]
-        fill = rng.random((missing, view.d), dtype=view.dtype) - view.dtype.type(0.5)
-        if self.support is not None:
-            fill[:, ~self.support] = 0
-        known = np.vstack([self.S[: self.size], V])
+    def _fill(self, view: View, rng: np.random.Generator, wanted: int) -> int:
+        """Put random rows where Z lacks some, as long as there are any left; return how many it has."""
+        missing = min(wanted, self.order - self.size) - self.pending
+        if missing > 0:
+            taken = self.size + self.pending
+            fill = self.S[taken : taken + missing]
+            rng.random(out=fill, dtype=fill.dtype.type)
+            fill -= fill.dtype.type(0.5)
+            if self.support is not None:
+                fill *= self.support
+            fill /= np.linalg.norm(fill, axis=1)[:, None]
+            self.pending += self._straighten(self.S[:taken], fill)
+        return self.pending
+
+    def _straighten(self, S: np.ndarray, V: np.ndarray) -> int:
+        """Make V orthonormal, and orthogonal to S; return how many rows are left."""
+        D = sweep(S, V, n_threads=1)
         for _ in range(2):
-            fill -= (fill @ known.T) @ known
-            fill = _orthonormal(fill, NOISE)[1]
-        return np.vstack([V, fill])
+            D = straightened(S, V[: len(D)], D, NOISE, 1)[2]
+        return len(D)
 
     def _restart(self) -> None:
         """Keep the leading Ritz vectors."""
@@ -121,8 +128,10 @@ class Lanczos(Solver):
             self.last.settle()
         theta, Y = ritz(self.H)
         T = Y[:, : self.keep]
+        Z = self.Z
         recombine(self.S, self.size, T)
         self.size, self.H, self.B = self.keep, np.diag(theta[: self.keep]), self.B @ T
+        self.Z[...] = Z
 
     def _look(self, view: View) -> Iterate:
         theta, Y = ritz(self.H)
@@ -144,12 +153,3 @@ class Lanczos(Solver):
             kind,
         )
         return self.last
-
-
-def _orthonormal(V: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:
-    """``V = F Q`` with orthonormal rows of Q, directions shorter than `rounding` left out; F."""
-    w, Y = np.linalg.eigh((V @ V.T).astype(np.float64))
-    good = w > rounding**2
-    root = np.sqrt(w[good])
-    Q = np.ascontiguousarray((Y[:, good] / root).T, dtype=V.dtype) @ V
-    return (Y[:, good] * root).astype(V.dtype), Q

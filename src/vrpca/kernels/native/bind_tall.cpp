@@ -1,14 +1,22 @@
-// Python's view of the tall-matrix kernels.
+// Python's view of the kernels for tall matrices and long vectors.
+#include <nanobind/stl/optional.h>
+
+#include <algorithm>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "binding.hpp"
 #include "dispatch.hpp"
+#include "pool.hpp"
 #define VRPCA_ISA baseline
 #include "tall.hpp"
+#include "vectors.hpp"
 #undef VRPCA_ISA
 #ifdef VRPCA_HAVE_AVX2
 #define VRPCA_ISA avx2
 #include "tall.hpp"
+#include "vectors.hpp"
 #undef VRPCA_ISA
 #endif
 
@@ -19,8 +27,44 @@ namespace {
 
 std::unique_ptr<double[]> buffer(i64 size) { return std::unique_ptr<double[]>(new double[size > 0 ? size : 1]); }
 
+// Every thread has pieces of all vectors, and a D of its own; they are added in order.
+template <class T>
+void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, double* D, i64 threads) {
+    const i64 piece = DISPATCH(PIECE), pieces = (d + piece - 1) / piece;
+    const i64 parts = std::max<i64>(1, std::min<i64>(threads, pieces / 4));
+    const i64 size = q * (m + q);
+    std::vector<double> own(size_t(parts * size), 0.0);
+    vrpca::in_parallel(parts, [&](i64 p) {
+        const i64 lo = pieces * p / parts * piece, hi = std::min(d, pieces * (p + 1) / parts * piece);
+        std::vector<T> scratch(size_t(DISPATCH(sweep_size(m, b))));
+        std::vector<const T*> rows(size_t(m + b));
+        DISPATCH(sweep(S, m, K, V, b, q, d, lo, hi, own.data() + p * size, scratch.data(), rows.data()));
+    });
+    std::fill(D, D + size, 0.0);
+    for (i64 p = 0; p < parts; p++)
+        for (i64 e = 0; e < size; e++) D[e] += own[size_t(p * size + e)];
+}
+
 template <class T>
 void bind(nb::module_& m) {
+    m.def("sweep", [](Mat<const T> S, std::optional<Mat<const double>> K, Mat<T> V, Mat<double> D, i64 threads) {
+        i64 s = S.shape(0), d = S.shape(1), b = V.shape(0), q = D.shape(0);
+        require(i64(V.shape(1)) == d, "S and V must have rows of the same length");
+        require(K ? i64(K->shape(0)) == q && i64(K->shape(1)) == s + b && q <= b : q == b,
+                "K must have a row for every row of D and a column for every row of S and V");
+        require(i64(D.shape(1)) == s + q, "D must have a column for every vector");
+        nb::gil_scoped_release release;
+        sweep(S.data(), s, K ? K->data() : nullptr, V.data(), b, q, d, D.data(), threads);
+    }, nb::arg("S").noconvert(), nb::arg("K").noconvert().none(), nb::arg("V").noconvert(), nb::arg("D").noconvert(),
+       "threads"_a);
+
+    m.def("transpose", [](Mat<const T> W, Mat<T> out) {
+        i64 rows = W.shape(0), columns = W.shape(1);
+        require(i64(out.shape(0)) == columns && i64(out.shape(1)) == rows, "out must have the shape of W^T");
+        nb::gil_scoped_release release;
+        DISPATCH(transpose(W.data(), rows, columns, out.data()));
+    }, nb::arg("W").noconvert(), nb::arg("out").noconvert());
+
     m.def("cross", [](Mat<const T> W, Mat<const T> U, Mat<double> H) {
         i64 d = W.shape(0), l = W.shape(1), q = U.shape(1);
         require(i64(U.shape(0)) == d && i64(H.shape(0)) == l && i64(H.shape(1)) == q, "W, U and H must fit together");

@@ -99,13 +99,6 @@ void check_order(const Vec<const i64>& order, i64 n) {
         require(order.data()[t] >= 0 && order.data()[t] < n, "order holds a row number outside the block");
 }
 
-// Runs work(0..parts-1) in parallel.
-template <class F>
-void in_parallel(i64 parts, F&& work) {
-    if (parts == 1) work(0);
-    else vrpca::Pool::get().run(parts, work);
-}
-
 // Row numbers that split the work evenly: by rows, or by stored entries.
 template <class T>
 std::vector<i64> split(const vrpca::DenseRows<T>& r, i64 parts) {
@@ -170,7 +163,7 @@ void product(const Rows<vrpca::CsrRows<T, I>>& self, const T* W, i64 l, T* U, T*
     }
     const i64 longest = cut_width(cut), sums = one_sum ? 1 : (longest + per_sum - 1) / per_sum;
     for (i64 s = 0; s < sums; s++) {
-        in_parallel(parts, [&](i64 p) {
+        vrpca::in_parallel(parts, [&](i64 p) {
             T* mine = p < copies ? partial + p * d * width : U;
             if (p < copies) std::fill(mine, mine + d * width, T(0));
             const i64 lo = one_sum ? cut[p] : std::min(cut[p + 1], cut[p] + s * per_sum);
@@ -181,7 +174,7 @@ void product(const Rows<vrpca::CsrRows<T, I>>& self, const T* W, i64 l, T* U, T*
         for (i64 p = 1; last && p < parts; p++)
             for (i64 c = 0; c < l; c++) tail[c] += tail[p * l + c];
         if (copies || (m && last))
-            in_parallel(parts, [&](i64 q) {
+            vrpca::in_parallel(parts, [&](i64 q) {
                 DISPATCH(add_partials(partial, copies, d, d * q / parts, d * (q + 1) / parts, l, width,
                                       last ? m : nullptr, last ? tail.get() : none.get(), U));
             });
@@ -200,7 +193,7 @@ void product(const Rows<vrpca::DenseRows<T>>& self, const T* W, i64 l, T* U, T* 
     auto partial = zeros<double>(parts * d * l);
     i64 tile = DISPATCH(Size<vrpca::DenseRows<T>>::tile(r));
     auto tiles = scratch<T>(parts * tile);
-    in_parallel(parts, [&](i64 p) {
+    vrpca::in_parallel(parts, [&](i64 p) {
         DISPATCH(product(r, cut[p], cut[p + 1], Wt.get(), l, partial.get() + p * d * l, P, tiles.get() + p * tile));
     });
     for (i64 j = 0; j < d; j++)
@@ -212,6 +205,16 @@ void product(const Rows<vrpca::DenseRows<T>>& self, const T* W, i64 l, T* U, T* 
 }
 
 std::unique_ptr<double[]> scratch_doubles(i64 size) { return std::unique_ptr<double[]>(new double[size > 0 ? size : 1]); }
+
+// Threads that share the rows evenly where every one of them has d columns to look after.
+template <class T>
+i64 threads_for(const vrpca::DenseRows<T>& r, i64 threads) {
+    return std::max<i64>(1, std::min<i64>(threads, (r.n + 63) / 64));
+}
+template <class T, class I>
+i64 threads_for(const vrpca::CsrRows<T, I>& r, i64 threads) {
+    return std::max<i64>(1, std::min<i64>(threads, (r.indptr[r.n] - r.indptr[0]) / (8 * r.d)));
+}
 
 struct Moments {
     double total;
@@ -235,11 +238,11 @@ void merge(Moments& a, const Moments& b, i64 d) {
 
 template <class T>
 Moments moments(const vrpca::DenseRows<T>& r, const double* weight, double factor, i64 threads) {
-    i64 parts = std::max<i64>(1, std::min<i64>(threads, (r.n + 63) / 64));
+    i64 parts = threads_for(r, threads);
     auto cut = split(r, parts);
     std::vector<Moments> part(parts);
     for (auto& p : part) p = {0, zeros<double>(r.d), zeros<double>(r.d)};
-    in_parallel(parts, [&](i64 p) {
+    vrpca::in_parallel(parts, [&](i64 p) {
         DISPATCH(moments(r, cut[p], cut[p + 1], weight, factor, part[p].mean.get(), part[p].M2.get(), &part[p].total));
     });
     for (i64 p = 1; p < parts; p++) merge(part[0], part[p], r.d);
@@ -248,18 +251,33 @@ Moments moments(const vrpca::DenseRows<T>& r, const double* weight, double facto
 
 template <class T, class I>
 Moments moments(const vrpca::CsrRows<T, I>& r, const double* weight, double factor, i64 threads) {
-    i64 entries = r.indptr[r.n] - r.indptr[0];
-    i64 parts = std::max<i64>(1, std::min<i64>(threads, entries / (8 * r.d)));  // each has d columns to look after
+    i64 parts = threads_for(r, threads);
     auto cut = split(r, parts);
     std::vector<Moments> part(parts);
     for (auto& p : part) p = {0, scratch_doubles(r.d), scratch_doubles(r.d)};
     auto cells = scratch<double>(parts * 4 * r.d);
-    in_parallel(parts, [&](i64 p) {
+    vrpca::in_parallel(parts, [&](i64 p) {
         DISPATCH(moments(r, cut[p], cut[p + 1], weight, factor, part[p].mean.get(), part[p].M2.get(),
                          cells.get() + p * 4 * r.d, &part[p].total));
     });
     for (i64 p = 1; p < parts; p++) merge(part[0], part[p], r.d);
     return std::move(part[0]);
+}
+
+template <class R>
+std::pair<double, std::unique_ptr<double[]>> squares(const R& r, const double* weight, double factor, i64 threads) {
+    const i64 parts = threads_for(r, threads), d = r.d;
+    auto cut = split(r, parts);
+    auto sums = zeros<double>(parts * d);
+    std::vector<double> total(parts);
+    vrpca::in_parallel(parts, [&](i64 p) {
+        total[p] = DISPATCH(squares(r, cut[p], cut[p + 1], weight, factor, sums.get() + p * d));
+    });
+    for (i64 p = 1; p < parts; p++) {
+        total[0] += total[p];
+        for (i64 j = 0; j < d; j++) sums[j] += sums[p * d + j];
+    }
+    return {total[0], std::move(sums)};
 }
 
 template <class T, class Free>
@@ -300,6 +318,16 @@ void bind_kernels(nb::module_& m) {
         }
         return nb::make_tuple(out.total, as_array(std::move(out.mean), self.rows.d),
                               as_array(std::move(out.M2), self.rows.d));
+    }, "rows"_a, nb::arg("weight").noconvert().none(), "factor"_a, "threads"_a);
+
+    m.def("squares", [](const Self& self, OptVec<const double> weight, double factor, i64 threads) {
+        require(!weight || i64(weight->size()) == self.rows.n, "weight must have one entry per row");
+        std::pair<double, std::unique_ptr<double[]>> out;
+        {
+            nb::gil_scoped_release release;
+            out = squares(self.rows, data_or_null<double>(weight), factor, threads);
+        }
+        return nb::make_tuple(out.first, as_array(std::move(out.second), self.rows.d));
     }, "rows"_a, nb::arg("weight").noconvert().none(), "factor"_a, "threads"_a);
 
     m.def("vr_vector", [](const Self& self, Vec<T> w, Vec<const T> w0, Vec<const T> u, Vec<const T> p,

@@ -49,6 +49,12 @@ template <class T, class I>
 void moments(const CsrRows<T, I>& rows, i64 lo, i64 hi, const double* weight, double factor, double* mean, double* M2,
              double* cells, double* total);  // cells: room for 4 d
 
+// sum += the weighted squares of factor * x, per column, over rows lo..hi; returns the rows' weight.
+template <class T>
+double squares(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, double factor, double* sum);
+template <class T, class I>
+double squares(const CsrRows<T, I>& rows, i64 lo, i64 hi, const double* weight, double factor, double* sum);
+
 // Algorithm 1's inner loop for one vector, lazily: w <- normalise(w + eta (rho_i z_i (z_i.w - p_i) + u)).
 // With V (d x j) and Q = Z V (n x j), every z_i is projected onto V's complement (deflation).
 template <class Rows>

@@ -758,6 +758,37 @@ void moments(const CsrRows<T, I>& rows, i64 lo, i64 hi, const double* weight, do
     *total = W;
 }
 
+template <class T>
+double squares(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, double factor, double* sum) {
+    double W = 0;
+    for (i64 i = lo; i < hi; i++) {
+        const T* x = rows.X + i * rows.d;
+        const double w = weight ? weight[i] : 1.0;
+        W += w;
+#pragma omp simd
+        for (i64 j = 0; j < rows.d; j++) {
+            const double v = factor * double(x[j]);
+            sum[j] += w * (v * v);
+        }
+    }
+    return W;
+}
+
+template <class T, class I>
+double squares(const CsrRows<T, I>& rows, i64 lo, i64 hi, const double* weight, double factor, double* sum) {
+    double W = 0;
+    for (i64 i = lo; i < hi; i++) {
+        const SparseRow<T, I> x = raw_row(rows, i);
+        const double w = weight ? weight[i] : 1.0;
+        W += w;
+        for (i64 k = 0; k < x.nnz; k++) {
+            const double v = factor * double(x.v[k]);
+            sum[x.j[k]] += w * (v * v);
+        }
+    }
+    return W;
+}
+
 // ------------------------------------------------------------------------------------------- stochastic epochs
 
 template <class Rows>
@@ -1116,12 +1147,14 @@ void oja_block(const Rows& rows, typename Rows::T* W, i64 l, const i64* order, i
     template void add_partials(const T_*, i64, i64, i64, i64, i64, i64, const double*, const double*, T_*);          \
     template void map_rows(const DenseRows<T_>&, i64, i64, T_*);                                                     \
     template void product(const DenseRows<T_>&, i64, i64, const T_*, i64, double*, T_*, T_*);                        \
-    template void moments(const DenseRows<T_>&, i64, i64, const double*, double, double*, double*, double*);
+    template void moments(const DenseRows<T_>&, i64, i64, const double*, double, double*, double*, double*);         \
+    template double squares(const DenseRows<T_>&, i64, i64, const double*, double, double*);
 #define VRPCA_COMMA ,
 #define VRPCA_FOR_CSR(T_, I_)                                                                                        \
     VRPCA_FOR_ROWS(CsrRows<T_ VRPCA_COMMA I_>)                                                                       \
     template void product(const CsrRows<T_, I_>&, i64, i64, const T_*, const double*, i64, i64, T_*, T_*, double*);  \
-    template void moments(const CsrRows<T_, I_>&, i64, i64, const double*, double, double*, double*, double*, double*);
+    template void moments(const CsrRows<T_, I_>&, i64, i64, const double*, double, double*, double*, double*, double*); \
+    template double squares(const CsrRows<T_, I_>&, i64, i64, const double*, double, double*);
 
 VRPCA_FOR_DENSE(float)
 VRPCA_FOR_DENSE(double)

@@ -2,3 +2,4 @@
 #define VRPCA_ISA avx2
 #include "kernels.inl"
 #include "tall.inl"
+#include "vectors.inl"

@@ -1,3 +1,4 @@
 #define VRPCA_ISA baseline
 #include "kernels.inl"
 #include "tall.inl"
+#include "vectors.inl"

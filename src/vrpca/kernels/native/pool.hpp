@@ -96,4 +96,11 @@ private:
     std::int64_t threads_ = 0;
 };
 
+// Runs work(0..parts-1) in parallel.
+template <class F>
+void in_parallel(std::int64_t parts, F&& work) {
+    if (parts == 1) work(0);
+    else Pool::get().run(parts, work);
+}
+
 }  // namespace vrpca

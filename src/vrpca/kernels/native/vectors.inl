@@ -1,0 +1,144 @@
+// The arithmetic of vectors.hpp, compiled once per instruction set.
+#include "vectors.hpp"
+
+namespace vrpca {
+namespace VRPCA_ISA {
+
+// R vectors at once: out_i = sum over r of k[4 r + i] row_r.
+template <int R, class T>
+inline void combine_rows(const T* const* rows, i64 n, i64 count, const T* k, T* const* out) {
+    using L = Lanes<T, 32>;
+    constexpr i64 lane = 32 / i64(sizeof(T));
+    i64 j = 0;
+    for (; j + 2 * lane <= count; j += 2 * lane) {
+        typename L::V low[R] = {}, high[R] = {};
+        for (i64 r = 0; r < n; r++) {
+            const auto x0 = L::get(rows[r] + j), x1 = L::get(rows[r] + j + lane);
+            for (int i = 0; i < R; i++) {
+                low[i] += k[4 * r + i] * x0;
+                high[i] += k[4 * r + i] * x1;
+            }
+        }
+        for (int i = 0; i < R; i++) {
+            L::put(out[i] + j, low[i]);
+            L::put(out[i] + j + lane, high[i]);
+        }
+    }
+    for (; j < count; j++)
+        for (int i = 0; i < R; i++) {
+            T sum = 0;
+            for (i64 r = 0; r < n; r++) sum += k[4 * r + i] * rows[r][j];
+            out[i][j] = sum;
+        }
+}
+
+// R vectors with C others: D_ic += a_i . b_c, rows of D being ld apart.
+template <int R, int C, class T>
+inline void dot_rows(const T* const* a, const T* const* b, i64 count, double* D, i64 ld) {
+    using L = Lanes<T, 32>;
+    constexpr i64 lane = 32 / i64(sizeof(T));
+    typename L::V sum[R][C] = {};
+    i64 j = 0;
+    for (; j + lane <= count; j += lane) {
+        typename L::V x[R];
+        for (int i = 0; i < R; i++) x[i] = L::get(a[i] + j);
+        for (int c = 0; c < C; c++) {
+            const auto y = L::get(b[c] + j);
+            for (int i = 0; i < R; i++) sum[i][c] += x[i] * y;
+        }
+    }
+    for (int i = 0; i < R; i++)
+        for (int c = 0; c < C; c++) {
+            T rest = total<T>(sum[i][c]);
+            for (i64 e = j; e < count; e++) rest += a[i][e] * b[c][e];
+            D[i * ld + c] += double(rest);
+        }
+}
+
+// f.template run<R>(i): 4 vectors from the i-th on, or as many as there are.
+template <class F>
+inline void by_fours(i64 q, F&& f) {
+    i64 i = 0;
+    for (; i + 4 <= q; i += 4) f.template run<4>(i);
+    if (q - i == 3) f.template run<3>(i);
+    if (q - i == 2) f.template run<2>(i);
+    if (q - i == 1) f.template run<1>(i);
+}
+
+template <class T>
+struct Combine {  // V = K rows
+    const T* const* rows;
+    i64 n, count;
+    const double* K;
+    T *coefficients, *V;
+    i64 d;
+    template <int R>
+    void run(i64 i) {
+        T* out[R];
+        for (int s = 0; s < R; s++) {
+            out[s] = V + (i + s) * d;
+            for (i64 r = 0; r < n; r++) coefficients[4 * r + s] = T(K[(i + s) * n + r]);
+        }
+        combine_rows<R>(rows, n, count, coefficients, out);
+    }
+};
+
+template <class T>
+struct Dots {  // D += V rows^T
+    const T* const* rows;
+    i64 n, count;
+    const T* V;
+    i64 d;
+    double* D;
+    template <int R>
+    void run(i64 i) {
+        const T* a[R];
+        for (int s = 0; s < R; s++) a[s] = V + (i + s) * d;
+        i64 c = 0;
+        for (; c + 2 <= n; c += 2) dot_rows<R, 2>(a, rows + c, count, D + i * n + c, n);
+        if (c < n) dot_rows<R, 1>(a, rows + c, count, D + i * n + c, n);
+    }
+};
+
+template <class T>
+void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, i64 lo, i64 hi, double* D,
+           T* scratch, const T** rows) {
+    T *copy = scratch, *coefficients = copy + b * PIECE;
+    for (i64 at = lo; at < hi; at += PIECE) {
+        const i64 count = hi - at < PIECE ? hi - at : PIECE;
+        for (i64 s = 0; s < m; s++) rows[s] = S + s * d + at;
+        if (K) {
+            for (i64 i = 0; i < b; i++) {
+                rows[m + i] = copy + i * PIECE;
+                __builtin_memcpy(copy + i * PIECE, V + i * d + at, size_t(count) * sizeof(T));
+            }
+            by_fours(q, Combine<T>{rows, m + b, count, K, coefficients, V + at, d});
+        }
+        for (i64 i = 0; i < q; i++) rows[m + i] = V + i * d + at;
+        by_fours(q, Dots<T>{rows, m + q, count, V + at, d, D});
+    }
+}
+
+template <class T>
+void transpose(const T* W, i64 rows, i64 columns, T* out) {
+    constexpr i64 side = 16;  // a tile of cache lines on either side
+    for (i64 i = 0; i < rows; i += side)
+        for (i64 j = 0; j < columns; j += side) {
+            const i64 i_end = i + side < rows ? i + side : rows, j_end = j + side < columns ? j + side : columns;
+            if (rows < columns)
+                for (i64 c = j; c < j_end; c++)
+                    for (i64 r = i; r < i_end; r++) out[c * rows + r] = W[r * columns + c];
+            else
+                for (i64 r = i; r < i_end; r++)
+                    for (i64 c = j; c < j_end; c++) out[c * rows + r] = W[r * columns + c];
+        }
+}
+
+#define VRPCA_FOR_VECTORS(T)                                                                                     \
+    template void sweep(const T*, i64, const double*, T*, i64, i64, i64, i64, i64, double*, T*, const T**);      \
+    template void transpose(const T*, i64, i64, T*);
+VRPCA_FOR_VECTORS(float)
+VRPCA_FOR_VECTORS(double)
+
+}  // namespace VRPCA_ISA
+}  // namespace vrpca
