@@ -59,7 +59,7 @@ def check(worker, A, it):
 @pytest.mark.parametrize("tight", [False, True], ids=["room", "restarts"])
 def test_identity_at_every_step(columns, dtype, tight):
     X = with_eigenvalues(200, 120, 0.93 ** np.arange(120)).astype(dtype)
-    block = 4 if columns < 8 else 8
+    block = 4 if columns < 16 else 8
     worker, view, A, it, rng = lanczos(X, columns, columns + 2 * block if tight else None)
     check(worker, A, it)
     assert worker.block == block and worker.looks == 1 and view.rows_read == worker.passes_to_start(view) * 200

@@ -28,7 +28,7 @@ class Lanczos(Solver):
 
     def __init__(self, view: View, options: Options):
         super().__init__(view, options)
-        self.block = min(4 if options.columns < 8 else 8, view.d)
+        self.block = min(4 if options.columns < 16 else 8, view.d)
         self.keep = options.columns + self.block
         self.capacity = min(max(2 * self.keep, self.keep + BLOCKS * self.block), view.d)
         self.support, self.order = support_of(view, options.columns)

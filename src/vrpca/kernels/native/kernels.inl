@@ -554,43 +554,104 @@ i64 Size<Rows>::tile(const Rows& rows) { return TILE * row_size(rows); }
 
 // ---------------------------------------------------------------------------------------------------- products
 
-template <bool S, class T, class I>
-struct FusedRow {  // y = a (x^T W - b m^T W), U += a x y^T, for one chunk of columns
-    SparseRow<T, I> x;
-    const T* scale;
-    const T* W;
-    T* U;
-    i64 l, ld;
-    double a, ab;
+// y = a (x^T W - b m^T W) for C columns from c on, of which l - c count; then times a, as U += a x y^T wants it.
+template <class T>
+struct FusedStep {
     const double* mW;
+    i64 l;
     T* P;
     double* tail;
-    template <int C>
-    void run(i64 c) {
-        T y[C];
-        project_chunk<C, S>(x, scale, W + c, ld, y);
+    void operator()(T* y, int C, i64 c, i64 i, double a, double b) const {
         for (int s = 0; s < C && c + s < l; s++) {
             double yc = a * double(y[s]);
             if (mW) {
-                yc -= ab * mW[c + s];
-                tail[c + s] += ab * yc;
+                yc -= a * b * mW[c + s];
+                tail[c + s] += a * b * yc;
             }
-            if (P) P[c + s] = T(yc);
+            if (P) P[i * l + c + s] = T(yc);
             y[s] = T(a * yc);
         }
-        update_chunk<C, S>(x, scale, y, U + c, ld);
+    }
+};
+
+template <bool S, class T, class I>
+struct FusedRow {  // one row, one chunk of columns
+    const CsrRows<T, I>& rows;
+    i64 i;
+    const T* W;
+    T* U;
+    i64 ld;
+    const FusedStep<T>& step;
+    template <int C>
+    void run(i64 c) {
+        T y[C];
+        const SparseRow<T, I> x = raw_row(rows, i);
+        project_chunk<C, S>(x, rows.map.col_scale, W + c, ld, y);
+        step(y, C, c, i, rows.map.a(i), rows.map.b(i));
+        update_chunk<C, S>(x, rows.map.col_scale, y, U + c, ld);
+    }
+};
+
+// y = x^T W, and U += before h^T along with it: the one does not wait for the other.
+template <int C, bool S, class T, class I>
+inline void project_and_update(SparseRow<T, I> x, SparseRow<T, I> before, const T* scale, const T* W, T* U, i64 ld,
+                               const Pack<T, C>& h, T* y) {
+    Pack<T, C> s0, s1;
+    s0.zero();
+    s1.zero();
+    const i64 both = (x.nnz < before.nnz ? x.nnz : before.nnz) & ~i64(1);
+    i64 k = 0;
+    for (; k < both; k += 2) {
+        s0.add_scaled(value<S>(x, k, scale), W + i64(x.j[k]) * ld);
+        s1.add_scaled(value<S>(x, k + 1, scale), W + i64(x.j[k + 1]) * ld);
+        h.add_to(value<S>(before, k, scale), U + i64(before.j[k]) * ld);
+        h.add_to(value<S>(before, k + 1, scale), U + i64(before.j[k + 1]) * ld);
+    }
+    for (i64 r = k; r + 1 < x.nnz; r += 2) {
+        s0.add_scaled(value<S>(x, r, scale), W + i64(x.j[r]) * ld);
+        s1.add_scaled(value<S>(x, r + 1, scale), W + i64(x.j[r + 1]) * ld);
+    }
+    if ((x.nnz - k) & 1) s0.add_scaled(value<S>(x, x.nnz - 1, scale), W + i64(x.j[x.nnz - 1]) * ld);
+    for (; k < before.nnz; k++) h.add_to(value<S>(before, k, scale), U + i64(before.j[k]) * ld);
+    s0.add(s1);
+    s0.store(y);
+}
+
+template <bool S, class T, class I>
+struct FusedRows {  // all rows, all columns in one chunk
+    const CsrRows<T, I>& rows;
+    i64 lo, hi;
+    const T* W;
+    T* U;
+    i64 ld;
+    const FusedStep<T>& step;
+    template <int C>
+    void run(i64 c) {
+        SparseRow<T, I> before{nullptr, nullptr, 0};
+        T y[C];
+        Pack<T, C> h;
+        h.zero();
+        for (i64 i = lo; i < hi; i++) {
+            const SparseRow<T, I> x = raw_row(rows, i);
+            project_and_update<C, S>(x, before, rows.map.col_scale, W, U, ld, h, y);
+            step(y, C, c, i, rows.map.a(i), rows.map.b(i));
+            h.load(y);
+            before = x;
+        }
+        for (i64 k = 0; k < before.nnz; k++)
+            h.add_to(value<S>(before, k, rows.map.col_scale), U + i64(before.j[k]) * ld);
     }
 };
 
 template <bool S, class T, class I>
 void product_rows(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, i64 ld, T* U, T* P,
                   double* tail) {
-    for (i64 i = lo; i < hi; i++) {
-        SparseRow<T, I> x = row_of(rows, i, static_cast<T*>(nullptr));
-        double a = rows.map.a(i);
-        for_chunks(ld, FusedRow<S, T, I>{x, rows.map.col_scale, W, U, l, ld, a, a * rows.map.b(i), mW,
-                                         P ? P + i * l : nullptr, tail});
+    const FusedStep<T> step{mW, l, P, tail};
+    if (ld <= 4 || ld == 8 || ld == MAX_CHUNK) {
+        for_chunks(ld, FusedRows<S, T, I>{rows, lo, hi, W, U, ld, step});
+        return;
     }
+    for (i64 i = lo; i < hi; i++) for_chunks(ld, FusedRow<S, T, I>{rows, i, W, U, ld, step});
 }
 
 template <class T, class I>
