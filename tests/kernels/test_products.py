@@ -119,11 +119,13 @@ def many_rows(rng, n=200_000, d=8):
     return X, mean, X - mean
 
 
-def test_float32_sums_over_many_dense_rows_keep_their_accuracy(rng):
+@pytest.mark.parametrize("width", [1, 3, 9])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_float32_sums_over_many_dense_rows_keep_their_accuracy(threads, width, rng):
     X, mean, Z = many_rows(rng)
-    (W,) = to(np.float32, rng.standard_normal((8, 3)))
-    U = np.zeros((8, 3), np.float32)
-    native.product(native.dense_rows(X, None, mean, None, None, 1.0), W, U, None, 1)
+    (W,) = to(np.float32, rng.standard_normal((8, width)))
+    U = np.zeros((8, width), np.float32)
+    native.product(native.dense_rows(X, None, mean, None, None, 1.0), W, U, None, threads)
     exact = Z.T @ (Z @ W.astype(float))
     assert np.linalg.norm(U - exact) < 4 * eps(np.float32) * np.linalg.norm(exact)
 

@@ -20,7 +20,6 @@ from vrpca.data.rowmap import RowMap
 from vrpca.data.source import Source, as_source, pieces, stored_entries
 from vrpca.data.stream import Stream
 from vrpca.errors import DataError
-from vrpca.kernels import blas
 from vrpca.linalg import aligned_zeros
 
 PIECE = 32768  # row numbers drawn at a time
@@ -29,15 +28,11 @@ LEAST = 1e-12  # a unit below this (or above its inverse) goes into the columns:
 
 @dataclass(frozen=True)
 class Block:
-    """Rows of a view, in the form that the kernels take: a slice of them, or those with the numbers `where`.
-
-    `X` are the rows of the data that they are made of, where these are dense.
-    """
+    """Rows of a view, in the form that the kernels take: a slice of them, or those with the numbers `where`."""
 
     where: slice | np.ndarray
     length: int
     rows: Any
-    X: np.ndarray | None = None
 
     def cut(self, per_row: np.ndarray | None) -> np.ndarray | None:
         """The part of a per-row array that belongs to this block: a view of it for a slice, else a copy."""
@@ -130,26 +125,17 @@ class View:
     def _block(self, where: slice | np.ndarray, X: Any) -> Block:
         m = self.map.cut(where)
         rows = kernels.make_rows(X, self.scale, self.shift, m.row_scale, m.row_shift, self.unit)
-        return Block(where, X.shape[0], rows, None if sp.issparse(X) else X)
+        return Block(where, X.shape[0], rows)
 
     def product(self, W: np.ndarray, P: np.ndarray | None = None, out: np.ndarray | None = None) -> np.ndarray:
         """Return ``A W`` by one reading, in `out` if given; `P` (n x l), if given, receives ``Z W``."""
         U = aligned_zeros(W.shape, self.dtype) if out is None else out
         U[...] = 0
         for block in self.blocks():
-            if block.X is not None and W.shape[1] >= blas.COLUMNS:
-                self._blas_product(block, block.X, W, U, block.cut(P))
-            else:
-                kernels.product(block.rows, W, U, block.cut(P), self.n_threads)
+            kernels.product(block.rows, W, U, block.cut(P), self.n_threads)
         self.rows_read += self.n
         U /= self.n
         return U
-
-    def _blas_product(self, block: Block, X: np.ndarray, W: np.ndarray, U: np.ndarray, P: np.ndarray | None) -> None:
-        mapped = self.scale is not None or self.shift is not None
-        row_scale = block.cut(self.map.row_scale)
-        factor = self.dtype.type(self.unit) if row_scale is None else (self.unit * row_scale).astype(self.dtype)
-        blas.product(X, block.rows, mapped, factor, W, U, P, self.n_threads)
 
     @property
     def norms_known(self) -> bool:

@@ -22,7 +22,6 @@ else:
     raise ImportError(f"VRPCA_KERNELS={choice!r} is not known: use 'native' or 'reference'.")
 
 product = implementation.product
-map_rows = implementation.map_rows
 row_norms = implementation.row_norms
 moments = implementation.moments
 squares = implementation.squares

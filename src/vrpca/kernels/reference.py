@@ -77,12 +77,6 @@ def _times(X: Any, Y: Array) -> Array:
     return X @ Y if sp.issparse(X) else X.astype(float) @ Y
 
 
-def map_rows(rows: Rows, first: int, out: Array) -> None:
-    """``out = x_i * s - b_i m`` for the dense rows from `first` on."""
-    part = slice(first, first + len(out))
-    out[...] = rows.X[part].astype(float) * rows.s - np.outer(rows.b[part], rows.m)
-
-
 def row_norms(rows: Rows, norms: Array) -> None:
     """``norms[i] = |z_i|^2``."""
     for i in range(rows.X.shape[0]):

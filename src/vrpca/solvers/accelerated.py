@@ -34,7 +34,7 @@ class Accelerated(Solver):
     @staticmethod
     def extra_columns(k: int, cost: str) -> int:
         """Wider blocks pay where passes are the cost."""
-        return max(4, k // 2) if cost == "passes" else whole_registers(k)
+        return max(4, k // 2) if cost == "passes" else whole_registers(k, 8)
 
     def __init__(self, view: View, options: Options):
         super().__init__(view, options)

@@ -77,9 +77,9 @@ class Solver:
         raise TypeError(f"{type(self).__name__} has no step.")
 
 
-def whole_registers(k: int) -> int:
-    """Extra columns, at least two, that make the width a multiple of 4 with one more."""
-    return -(-(k + 3) // 4) * 4 - 1 - k
+def whole_registers(k: int, lanes: int = 4) -> int:
+    """Extra columns, at least two, that make the width a multiple of `lanes` with one more."""
+    return -(-(k + 3) // lanes) * lanes - 1 - k
 
 
 class Stochastic(Solver):

@@ -23,8 +23,8 @@ class Krylov(Solver):
 
     @staticmethod
     def extra_columns(k: int, cost: str) -> int:
-        """As many as fill whole registers, also for one vector."""
-        return whole_registers(k)
+        """As many as fill the panels of dense products, also for one vector."""
+        return whole_registers(k, 8)
 
     def __init__(self, view: View, options: Options):
         super().__init__(view, options)

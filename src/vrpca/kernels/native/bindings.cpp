@@ -77,6 +77,7 @@ struct Rows {
     R rows;
     std::vector<nb::object> owners;
     std::shared_ptr<Room<typename R::T>> room = std::make_shared<Room<typename R::T>>();
+    std::shared_ptr<Room<double>> totals = std::make_shared<Room<double>>();
 };
 
 template <class R>
@@ -182,10 +183,20 @@ void product(const Rows<vrpca::CsrRows<T, I>>& self, const T* W, i64 l, T* U, T*
 }
 
 // The same, dense: W and U are turned column-major, U is summed in double.
+// Threads that share the rows evenly where every one of them has d columns to look after.
 template <class T>
-void product(const Rows<vrpca::DenseRows<T>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
+i64 threads_for(const vrpca::DenseRows<T>& r, i64 threads) {
+    return std::max<i64>(1, std::min<i64>(threads, (r.n + 63) / 64));
+}
+template <class T, class I>
+i64 threads_for(const vrpca::CsrRows<T, I>& r, i64 threads) {
+    return std::max<i64>(1, std::min<i64>(threads, (r.indptr[r.n] - r.indptr[0]) / (8 * r.d)));
+}
+
+template <class T>
+void narrow_product(const Rows<vrpca::DenseRows<T>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
     const auto& r = self.rows;
-    i64 d = r.d, parts = std::max<i64>(1, std::min<i64>(threads, (r.n + 63) / 64));
+    const i64 d = r.d, parts = threads_for(r, threads);
     auto cut = split(r, parts);
     auto Wt = scratch<T>(d * l);
     for (i64 j = 0; j < d; j++)
@@ -204,17 +215,42 @@ void product(const Rows<vrpca::DenseRows<T>>& self, const T* W, i64 l, T* U, T* 
         }
 }
 
-std::unique_ptr<double[]> scratch_doubles(i64 size) { return std::unique_ptr<double[]>(new double[size > 0 ? size : 1]); }
-
-// Threads that share the rows evenly where every one of them has d columns to look after.
+// U += Z^T (Z W), dense, from three columns on: by panels of columns, so that an entry of X is loaded once for all of them.
 template <class T>
-i64 threads_for(const vrpca::DenseRows<T>& r, i64 threads) {
-    return std::max<i64>(1, std::min<i64>(threads, (r.n + 63) / 64));
+void wide_product(const Rows<vrpca::DenseRows<T>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
+    const auto& r = self.rows;
+    const i64 d = r.d, parts = threads_for(r, threads), wide = DISPATCH(WIDE), size = (l + wide - 1) / wide * wide * d;
+    auto cut = split(r, parts);
+    const i64 tile = DISPATCH(Size<vrpca::DenseRows<T>>::tile(r));
+    std::unique_lock<std::mutex> alone(self.room->mutex, std::try_to_lock);
+    auto own = scratch<T>(alone ? 0 : size + parts * (size + tile));
+    auto own_totals = scratch<double>(alone ? 0 : parts * size);
+    T* panels = alone ? self.room->get(size + parts * (size + tile)) : own.get();
+    double* totals = alone ? self.totals->get(parts * size) : own_totals.get();
+    std::fill(panels, panels + size, T(0));
+    for (i64 j = 0; j < d; j++)
+        for (i64 c = 0; c < l; c++) panels[(c / wide * d + j) * wide + c % wide] = W[j * l + c];
+    vrpca::in_parallel(parts, [&](i64 p) {
+        T* sums = panels + size + p * (size + tile);
+        std::fill(sums, sums + size, T(0));
+        std::fill(totals + p * size, totals + (p + 1) * size, 0.0);
+        DISPATCH(wide_product(r, cut[p], cut[p + 1], panels, l, sums, totals + p * size, P, sums + size));
+    });
+    for (i64 j = 0; j < d; j++)
+        for (i64 c = 0; c < l; c++) {
+            double u = U[j * l + c];
+            for (i64 p = 0; p < parts; p++) u += totals[p * size + (c / wide * d + j) * wide + c % wide];
+            U[j * l + c] = T(u);
+        }
 }
-template <class T, class I>
-i64 threads_for(const vrpca::CsrRows<T, I>& r, i64 threads) {
-    return std::max<i64>(1, std::min<i64>(threads, (r.indptr[r.n] - r.indptr[0]) / (8 * r.d)));
+
+template <class T>
+void product(const Rows<vrpca::DenseRows<T>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
+    if (l <= 2) narrow_product(self, W, l, U, P, threads);
+    else wide_product(self, W, l, U, P, threads);
 }
+
+std::unique_ptr<double[]> scratch_doubles(i64 size) { return std::unique_ptr<double[]>(new double[size > 0 ? size : 1]); }
 
 struct Moments {
     double total;
@@ -433,13 +469,6 @@ template <class T>
 void bind_dense(nb::module_& m, const char* name) {
     using R = vrpca::DenseRows<T>;
     nb::class_<Rows<R>>(m, name);
-    m.def("map_rows", [](const Rows<R>& self, i64 first, Mat<T> out) {
-        const auto& r = self.rows;
-        require(r.map.col_scale || r.map.shift, "these rows are not mapped");
-        require(i64(out.shape(1)) == r.d && first >= 0 && first + i64(out.shape(0)) <= r.n, "out must be rows x d");
-        nb::gil_scoped_release release;
-        DISPATCH(map_rows(r, first, i64(out.shape(0)), out.data()));
-    }, "rows"_a, "first"_a, nb::arg("out").noconvert());
     m.def("dense_rows", [](Mat<const T> X, OptVec<const T> col_scale, OptVec<const double> shift,
                            OptVec<const double> row_scale, OptVec<const double> row_shift, double unit) {
         Rows<R> r{{i64(X.shape(0)), i64(X.shape(1)), X.data(), {}}, {nb::cast(X)}};

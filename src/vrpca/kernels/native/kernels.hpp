@@ -33,9 +33,12 @@ void add_partials(const T* partial, i64 parts, i64 d, i64 lo, i64 hi, i64 l, i64
 template <class T>
 void product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* Wt, i64 l, double* Ut, T* P, T* tile);
 
-// out = the dense rows from `lo` on, `count` of them, mapped but for the row scale: x_i * s - b_i m.
+// The same for wide blocks: W and the sums are panels of WIDE columns each, one after the other, padded with zeros.
+// sums must be zero, and are in the end; totals (the same size) receive the result; tile has room for TILE rows.
+constexpr i64 WIDE = 8;
 template <class T>
-void map_rows(const DenseRows<T>& rows, i64 lo, i64 count, T* out);
+void wide_product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* panels, i64 l, T* sums, double* totals, T* P,
+                  T* tile);
 
 // norms[i] = |z_i|^2.
 template <class Rows>

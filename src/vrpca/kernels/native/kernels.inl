@@ -9,6 +9,7 @@ namespace VRPCA_ISA {
 constexpr i64 AHEAD = 8;       // rows that are prefetched before their step: sparse ones whole, dense ones their ends
 constexpr i64 NEXT = 2;        // dense rows, which are long: the rest
 constexpr i64 TILE = 8;        // dense rows that share one walk over W and U
+constexpr i64 SUMMED = 128;    // groups of dense rows whose products are summed in T before they are added in double
 constexpr double FOLD = 1e-3;  // the lazy scale may shrink this far before the vector is folded
 constexpr int MAX_CHUNK = 16;  // columns of a sparse panel handled together
 
@@ -92,6 +93,9 @@ struct Pack {
     }
     void add_scaled(T s, const T* p) {
         for (int c = 0; c < count; c++) v[c] += s * L::get(p + c * lane);
+    }
+    void add_product(T s, const Pack& o) {
+        for (int c = 0; c < count; c++) v[c] += s * o.v[c];
     }
     void add_to(T s, T* p) const {
         for (int c = 0; c < count; c++) L::put(p + c * lane, L::get(p + c * lane) + s * v[c]);
@@ -730,9 +734,59 @@ void product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* Wt, i64 l, doubl
     }
 }
 
+// y (R x WIDE) = Z W for rows z and the columns of one panel.
+template <int R, class T>
+inline void project_rows(const T* const* z, i64 d, const T* panel, T* y) {
+    Pack<T, WIDE> s[R];
+    for (int r = 0; r < R; r++) s[r].zero();
+    for (i64 j = 0; j < d; j++)
+        for (int r = 0; r < R; r++) s[r].add_scaled(z[r][j], panel + j * WIDE);
+    for (int r = 0; r < R; r++) s[r].store(y + r * WIDE);
+}
+
+// The panel of U += Z^T y.
+template <int R, class T>
+inline void update_rows(const T* const* z, i64 d, const T* y, T* panel) {
+    Pack<T, WIDE> h[R];
+    for (int r = 0; r < R; r++) h[r].load(y + r * WIDE);
+    for (i64 j = 0; j < d; j++) {
+        Pack<T, WIDE> even, odd;  // two sums, which do not wait for each other
+        even.load(panel + j * WIDE);
+        odd.zero();
+        for (int r = 0; r < R; r += 2) {
+            even.add_product(z[r][j], h[r]);
+            odd.add_product(z[r + 1][j], h[r + 1]);
+        }
+        even.add(odd);
+        even.store(panel + j * WIDE);
+    }
+}
+
 template <class T>
-void map_rows(const DenseRows<T>& rows, i64 lo, i64 count, T* out) {
-    for (i64 i = lo; i < lo + count; i++) map_row(rows, i, out + (i - lo) * rows.d, rows.X + (i + 1) * rows.d);
+void wide_product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* panels, i64 l, T* sums, double* totals, T* P,
+                  T* tile) {
+    constexpr int R = 32 / int(sizeof(T));  // as many rows as there are registers for
+    const i64 d = rows.d, count = (l + WIDE - 1) / WIDE, size = count * d * WIDE;
+    for (i64 i = lo; i < hi; i += R) {
+        const T* z[R];
+        for (i64 r = 0; r < R; r++) z[r] = i + r < hi ? row_of(rows, i + r, tile + r * d).z : z[r - 1];
+        for (i64 c = 0; c < count; c++) {
+            T y[R * WIDE];
+            project_rows<R>(z, d, panels + c * d * WIDE, y);
+            for (i64 r = 0; r < R; r++)
+                for (i64 s = 0; s < WIDE; s++) {
+                    const double a = i + r < hi ? rows.map.a(i + r) : 0, yc = a * double(y[r * WIDE + s]);
+                    if (P && i + r < hi && c * WIDE + s < l) P[(i + r) * l + c * WIDE + s] = T(yc);
+                    y[r * WIDE + s] = T(a * yc);  // nothing for rows that are not there
+                }
+            update_rows<R>(z, d, y, sums + c * d * WIDE);
+        }
+        if ((i - lo) / R % SUMMED == SUMMED - 1 || i + R >= hi)
+            for (i64 e = 0; e < size; e++) {
+                totals[e] += double(sums[e]);
+                sums[e] = 0;
+            }
+    }
 }
 
 template <class Rows>
@@ -1206,7 +1260,7 @@ void oja_block(const Rows& rows, typename Rows::T* W, i64 l, const i64* order, i
 #define VRPCA_FOR_DENSE(T_)                                                                                          \
     VRPCA_FOR_ROWS(DenseRows<T_>)                                                                                    \
     template void add_partials(const T_*, i64, i64, i64, i64, i64, i64, const double*, const double*, T_*);          \
-    template void map_rows(const DenseRows<T_>&, i64, i64, T_*);                                                     \
+    template void wide_product(const DenseRows<T_>&, i64, i64, const T_*, i64, T_*, double*, T_*, T_*);              \
     template void product(const DenseRows<T_>&, i64, i64, const T_*, i64, double*, T_*, T_*);                        \
     template void moments(const DenseRows<T_>&, i64, i64, const double*, double, double*, double*, double*);         \
     template double squares(const DenseRows<T_>&, i64, i64, const double*, double, double*);
