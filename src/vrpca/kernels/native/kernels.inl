@@ -806,34 +806,48 @@ void row_norms(const Rows& rows, double* norms, typename Rows::T* scratch) {
 
 // ----------------------------------------------------------------------------------------------------- moments
 
+// Four dense rows and their weights: those beyond `hi` have none.
+template <class T>
+struct FourRows {
+    const T* x[4];
+    double w[4];
+    FourRows(const DenseRows<T>& rows, i64 i, i64 hi, const double* weight) {
+        for (i64 r = 0; r < 4; r++) {
+            x[r] = rows.X + (i + r < hi ? i + r : i) * rows.d;
+            w[r] = i + r >= hi ? 0.0 : weight ? weight[i + r] : 1.0;
+        }
+    }
+    double total() const { return (w[0] + w[1]) + (w[2] + w[3]); }
+};
+
 template <class T>
 void moments(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, double factor, double* mean, double* M2,
              double* total) {
-    i64 d = rows.d;
+    const i64 d = rows.d;
+    i64 first = lo;  // the row that counts as zero: the first one that has a weight
+    while (weight && first + 1 < hi && weight[first] == 0) first++;
+    const T* shift = rows.X + first * d;
     double W = 0;
-    const T* x0 = rows.X + lo * d;  // the shift: the first row that counts
     for (i64 j = 0; j < d; j++) mean[j] = M2[j] = 0;
-    for (i64 i = lo; i < hi; i++) {
-        const T* x = rows.X + i * d;
-        double w = weight ? weight[i] : 1.0;
-        if (w == 0) {
-            for (i64 j = 0; j < d; j++) M2[j] += 0 * double(x[j]);  // nothing, unless it is not finite
-            continue;
-        }
-        if (W == 0) x0 = x;
-        W += w;
+    for (i64 i = lo; i < hi; i += 4) {
+        const FourRows<T> four(rows, i, hi, weight);
+        const T *x0 = four.x[0], *x1 = four.x[1], *x2 = four.x[2], *x3 = four.x[3];
+        const double w0 = four.w[0], w1 = four.w[1], w2 = four.w[2], w3 = four.w[3];
+        W += four.total();
 #pragma omp simd
         for (i64 j = 0; j < d; j++) {
-            double t = factor * (double(x[j]) - double(x0[j]));
-            mean[j] += w * t;
-            M2[j] += w * t * t;
+            const double s = double(shift[j]);
+            const double t0 = factor * (double(x0[j]) - s), t1 = factor * (double(x1[j]) - s);
+            const double t2 = factor * (double(x2[j]) - s), t3 = factor * (double(x3[j]) - s);
+            mean[j] += (w0 * t0 + w1 * t1) + (w2 * t2 + w3 * t3);
+            M2[j] += (w0 * t0 * t0 + w1 * t1 * t1) + (w2 * t2 * t2 + w3 * t3 * t3);
         }
     }
     if (W > 0)
         for (i64 j = 0; j < d; j++) {
             double t = mean[j] / W;
             M2[j] = M2[j] - t * mean[j];
-            mean[j] = factor * double(x0[j]) + t;
+            mean[j] = factor * double(shift[j]) + t;
         }
     *total = W;
 }
@@ -876,14 +890,16 @@ void moments(const CsrRows<T, I>& rows, i64 lo, i64 hi, const double* weight, do
 template <class T>
 double squares(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, double factor, double* sum) {
     double W = 0;
-    for (i64 i = lo; i < hi; i++) {
-        const T* x = rows.X + i * rows.d;
-        const double w = weight ? weight[i] : 1.0;
-        W += w;
+    for (i64 i = lo; i < hi; i += 4) {
+        const FourRows<T> four(rows, i, hi, weight);
+        const T *x0 = four.x[0], *x1 = four.x[1], *x2 = four.x[2], *x3 = four.x[3];
+        const double w0 = four.w[0], w1 = four.w[1], w2 = four.w[2], w3 = four.w[3];
+        W += four.total();
 #pragma omp simd
         for (i64 j = 0; j < rows.d; j++) {
-            const double v = factor * double(x[j]);
-            sum[j] += w * (v * v);
+            const double v0 = factor * double(x0[j]), v1 = factor * double(x1[j]);
+            const double v2 = factor * double(x2[j]), v3 = factor * double(x3[j]);
+            sum[j] += (w0 * v0 * v0 + w1 * v1 * v1) + (w2 * v2 * v2 + w3 * v3 * v3);
         }
     }
     return W;
