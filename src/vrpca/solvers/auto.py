@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from vrpca.solvers.base import whole_registers
+
 SMALL = 256  # A of this size costs next to nothing
 WIDEST = 6000  # the largest A that is worth its memory
 KEPT = 14  # vectors in units of the block that `accelerated` may keep: A is smaller than that up to this size
@@ -50,7 +52,8 @@ def gram_seconds(task: Task) -> float:
 def pass_seconds(task: Task) -> float:
     """What one pass of `accelerated` is going to take."""
     if not task.sparse:
-        return max(4 * task.entries / BYTES, 4 * task.entries * (task.k + 3) / PRODUCT)
+        width = task.k + 1 + whole_registers(task.k, 8)
+        return max(4 * task.entries / BYTES, 4 * task.entries * width / PRODUCT)
     return 4 * task.entries * BLOCK / SPARSE + 8 * task.d * BLOCK * (2.0 * task.k + 40) / VECTORS
 
 
