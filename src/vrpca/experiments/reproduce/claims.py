@@ -63,9 +63,9 @@ def first_to_target(panel: Panel) -> tuple[bool, str]:
 
 
 def explanation(panel: Panel) -> str:
-    """Why power iterations may be ahead: the paper's step gains from n, and n may be too small."""
+    """Why power iterations may be ahead: the paper's step gains with n, and n may be too small for this spectrum."""
     advantage = panel.ours[0].advantage
-    return f"; sqrt(n) lambda_(k+1) / (2 tr A) = {advantage:.2g} is the expected advantage over power iterations"
+    return f"; expected: sqrt(n) lambda_(k+1) / (2 tr A) = {advantage:.2g} times the speed of power iterations"
 
 
 def exponential(panel: Panel) -> tuple[bool, str]:

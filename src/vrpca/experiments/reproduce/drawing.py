@@ -12,7 +12,7 @@ from vrpca.experiments.plots import FLOOR, new_figure, save
 from vrpca.experiments.reproduce.claims import passes_text
 from vrpca.experiments.reproduce.curves import TARGET, Curve
 from vrpca.experiments.reproduce.figures import OJA, Panel
-from vrpca.experiments.reproduce.scaling import STEPS, Study, columns_of
+from vrpca.experiments.reproduce.scaling import LONG, STEPS, Study, columns_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,7 +93,7 @@ def scaling(study: Study, stem: str, folder: Path) -> list[str]:
     for sampling in ("uniform", "norm"):
         rows = [row for row in study.rows("norms") if row["sampling"] == sampling]
         plots[5].loglog(*columns_of(rows, "largest", "best"), ".", label=f"sampling={sampling}")
-    plots[5].set(xlabel="largest / mean squared norm", ylabel="best step / the paper's", ylim=(STEPS[0], STEPS[-1]))
+    plots[5].set(xlabel="largest / mean squared norm", ylabel="best step / the paper's", ylim=(STEPS[0], LONG))
     for plot in plots:
         plot.legend(frameon=False, fontsize=8)
     return _written(figure, stem, folder)

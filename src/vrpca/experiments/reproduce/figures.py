@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from vrpca.experiments.reproduce.curves import TARGET, Curve, Extent, Method, Recorder, Stage
 
 OJA_FACTORS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # of c, in units of 1 / eigengap
-LOOKS = 60  # at most about so many looks at a curve of Oja's
+LOOKS = 30  # looks at a curve of Oja's, about
 SHORTEST = 30.0  # effective passes that an axis shows at least
-MARGIN = 1.1  # of the axis, beyond where VR-PCA reaches the target
+MARGIN = 0.1  # of the axis, behind where VR-PCA reaches the target
 
 VR = Method("VR-PCA", "vr", {"step": "paper"})
 DIFFERENCE = Method("VR-PCA (difference)", "vr", {"step": "paper", "control": "difference"})
@@ -76,4 +76,4 @@ def axis_end(ours: Sequence[Curve]) -> float:
     needed = max(curve.passes_to(TARGET) for curve in ours)
     if math.isinf(needed):
         needed = max(float(curve.passes[-1]) for curve in ours)
-    return max(SHORTEST, math.ceil(MARGIN * needed))
+    return max(SHORTEST, math.ceil(needed + MARGIN * needed))
