@@ -242,11 +242,20 @@ def test_verdicts_follow_the_curves():
     oja = curve("Oja, c = 1/gap", "oja", 1 / (1 + np.arange(20.0)), 1.0)
     straight = curve("Oja, c = 1/gap", "oja", 10.0 ** -np.arange(0.0, 4, 0.2), 1.0)
     assert claims.first_to_target(plot(good, power, oja))[0]
-    holds, text = claims.first_to_target(plot(slow, curve("power iterations", "power", 10.0 ** -np.arange(12.0)), oja))
+    quick = curve("power iterations", "power", 10.0 ** -np.arange(12.0))
+    holds, text = claims.first_to_target(plot(slow, quick, oja))
     assert not holds and "times the speed of power iterations" in text
+    again = Panel("X", 1, 40.0, (good, power, oja), ((slow, good, quick),))
+    assert not claims.first_to_target(again)[0] and claims.hybrid_helps(plot_with_hybrid(good, slow))[0]
     assert claims.exponential(plot(good))[0] and not claims.exponential(plot(oja_like()))[0]
     assert claims.subexponential(plot(good, oja))[0] and not claims.subexponential(plot(good, straight))[0]
     assert claims.immediate(plot(good))[0] and not claims.immediate(plot(late()))[0]
+
+
+def plot_with_hybrid(fast, slow):
+    """The hybrid is behind from the first start, and ahead from two others."""
+    behind = Curve("hybrid", "hybrid", slow.passes, slow.errors, slow.seconds)
+    return Panel("X", 1, 40.0, (fast, behind), ((slow, fast, slow), (slow, fast, slow)))
 
 
 def oja_like():

@@ -9,7 +9,7 @@ from vrpca import cli
 from vrpca.experiments.measure import Log
 from vrpca.experiments.reproduce import drawing, scaling, scaling_claims
 from vrpca.experiments.reproduce.commands import reproduce
-from vrpca.experiments.reproduce.scaling import SAME, TINY, Study
+from vrpca.experiments.reproduce.scaling import SAME, STUDIES, TINY, Study
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,10 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def study(folder):
-    return Study(Log(folder / "scaling.jsonl", resume=True, same=SAME), print, 1)
+    again = Study(Log(folder / "scaling.jsonl", resume=True, same=SAME), print, 1)
+    for part in STUDIES:
+        part(again, TINY)
+    return again
 
 
 def test_convergence_is_exponential(study):
@@ -74,10 +77,17 @@ def test_files(folder):
     assert len(rows) == TINY.seeds * len(TINY.gaps) and {"gap", "passes", "rate", "r2"} <= set(rows[0])
 
 
+def test_rows_of_another_size_do_not_count(folder):
+    other = Study(Log(folder / "scaling.jsonl", resume=True, same=SAME), print, 1)
+    assert other.rows("gap") == [] and len(other.log.results) > 50
+    other.measure("gap", {"n": 1, "d": 1, "gap": 0.1, "seed": 0}, lambda passes: {"passes": passes}, 7.0)
+    assert [row["passes"] for row in other.rows("gap")] == [7.0]
+
+
 def test_nothing_is_measured_twice(folder, monkeypatch, capsys):
     monkeypatch.setattr(scaling, "run", lambda *a: pytest.fail("measured again"))
     monkeypatch.setattr(scaling, "iterates", lambda *a: pytest.fail("measured again"))
     monkeypatch.setattr(drawing, "scaling", lambda *a: [])
     arguments = ["reproduce", "scaling", "--size", "tiny", "--out", str(folder), "--threads", "1", "--resume", "-q"]
     assert cli.run(arguments) == 0
-    assert "scaling: the convergence is exponential" in capsys.readouterr().out
+    assert "scaling: the convergence is exponential, after the burn-in: " in capsys.readouterr().out

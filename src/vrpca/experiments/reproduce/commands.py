@@ -186,7 +186,7 @@ def _scaling(stem: str, request: Request) -> page.Section:
     sweep = scaling.TINY if request.size.tiny else scaling.Sweep()
     for step in scaling.STUDIES:
         step(study, sweep)
-    names = list(dict.fromkeys(result["study"] for result in log.results))
+    names = list(dict.fromkeys(result["study"] for result in study.results))
     files = [_write_study(study, name, stem, request.out) for name in names]
     return page.Section(
         stem,

@@ -12,7 +12,8 @@ from vrpca.experiments.plots import FLOOR, new_figure, save
 from vrpca.experiments.reproduce.claims import passes_text
 from vrpca.experiments.reproduce.curves import TARGET, Curve
 from vrpca.experiments.reproduce.figures import OJA, Panel
-from vrpca.experiments.reproduce.scaling import LONG, STEPS, Study, columns_of
+from vrpca.experiments.reproduce.fits import power_law
+from vrpca.experiments.reproduce.scaling import FIXED_GAP, LONG, STEPS, Study, columns_of, cost_sweeps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,22 +79,37 @@ def scaling(study: Study, stem: str, folder: Path) -> list[str]:
     figure, plots = new_figure(6, 3, height=3.4)
     for name in ("gap", "best step", "theorem 1"):
         gaps, passes = columns_of(study.rows(name), "gap", "passes")
-        plots[0].loglog([1 / gap for gap in gaps], passes, ".", label=name)
+        _growth(plots[0], [1 / gap for gap in gaps], passes, {"gap": "the paper's step"}.get(name, name))
     plots[0].set(xlabel="1 / lambda", ylabel="passes to 1e-10")
-    plots[1].loglog(*columns_of(study.rows("rows"), "n", "rows"), ".", label="lambda = 0.05")
+    _growth(plots[1], *columns_of(study.rows("rows"), "n", "rows"), f"lambda = {FIXED_GAP:g}")
     plots[1].set(xlabel="n", ylabel="rows read to 1e-10")
-    for x, plot in (("per_row", plots[2]), ("d", plots[3])):
-        plot.loglog(*columns_of(study.rows("cost"), x, "seconds"), ".", label="sparse rows")
-        plot.set(xlabel={"per_row": "entries per row", "d": "columns"}[x], ylabel="seconds of an epoch")
-    for gap in sorted({row["gap"] for row in study.rows("starts")}, reverse=True):
-        passes = [row["passes"] for row in study.rows("starts") if row["gap"] == gap and row["passes"]]
-        label = f"lambda = {gap:g}, median {passes_text(float(np.median(passes)))}"
-        plots[4].plot(np.sort(passes), np.arange(1, len(passes) + 1) / len(passes), label=label)
-    plots[4].set(xscale="log", xlabel="passes to 1e-10", ylabel="part of the starts")
+    denser, wider = cost_sweeps(study.rows("cost"))
+    _growth(plots[2], *columns_of(denser, "per_row", "seconds"), f"d = {denser[0]['d']}")
+    plots[2].set(xlabel="entries per row", ylabel="seconds of an epoch")
+    _growth(plots[3], *columns_of(wider, "d", "seconds"), f"{wider[0]['per_row']} entries per row")
+    plots[3].set(xlabel="columns", ylabel="seconds of an epoch")
+    _starts(plots[4], study)
     for sampling in ("uniform", "norm"):
         rows = [row for row in study.rows("norms") if row["sampling"] == sampling]
-        plots[5].loglog(*columns_of(rows, "largest", "best"), ".", label=f"sampling={sampling}")
+        _growth(plots[5], *columns_of(rows, "largest", "best"), f"sampling={sampling}")
     plots[5].set(xlabel="largest / mean squared norm", ylabel="best step / the paper's", ylim=(STEPS[0], LONG))
     for plot in plots:
         plot.legend(frameon=False, fontsize=8)
     return _written(figure, stem, folder)
+
+
+def _growth(plot: Axes, x: Sequence[float], y: Sequence[float], label: str) -> None:
+    """Points with logarithmic axes, and the power of x that fits them."""
+    fit = power_law(x, y)
+    (points,) = plot.loglog(x, y, ".", label=f"{label}: exponent {fit.slope:.2f}")
+    ends = np.array([min(x), max(x)])
+    plot.loglog(ends, 10**fit.intercept * ends**fit.slope, "--", color=points.get_color(), linewidth=0.8)
+
+
+def _starts(plot: Axes, study: Study) -> None:
+    """How many of the starts have arrived after so many passes."""
+    for gap in sorted({row["gap"] for row in study.rows("starts")}, reverse=True):
+        passes = [row["passes"] for row in study.rows("starts") if row["gap"] == gap and row["passes"]]
+        label = f"lambda = {gap:g}, median {passes_text(float(np.median(passes)))}"
+        plot.plot(np.sort(passes), np.arange(1, len(passes) + 1) / len(passes), label=label)
+    plot.set(xscale="log", xlabel="passes to 1e-10", ylabel="part of the starts")

@@ -78,14 +78,18 @@ class Decay:
         Decades per epoch.
     r2 : float
         Of the line through log10 of the error over epochs.
+    r2_whole : float
+        Of a line through all looks after the first epoch, a plateau included.
     decades : float
         What the line spans.
     burn_in : float
-        Epochs by which that line begins later than right after the first epoch.
+        Epochs by which that line lies behind one that begins at the start, or where the first epoch has led to,
+        whichever is more: a plateau may come before the first gain, or after what is easily gained.
     """
 
     rate: float
     r2: float
+    r2_whole: float
     decades: float
     burn_in: float
 
@@ -100,6 +104,13 @@ def decay(curve: Curve) -> Decay | None:
     if len(below) == 0 or len(logs) - below[0] < 3:
         return None
     fall = line(epochs[below[0] :], logs[below[0] :])
-    begins = (logs[0] - fall.intercept) / fall.slope if fall.slope < 0 else float("inf")
     span = float(logs[below[0]] - logs.min())
-    return Decay(-fall.slope, fall.r2, span, max(0.0, float(begins - epochs[0])))
+    return Decay(-fall.slope, fall.r2, line(epochs, logs).r2, span, max(_behind(fall, curve, look) for look in (0, 1)))
+
+
+def _behind(fall: Line, curve: Curve, look: int) -> float:
+    """Epochs by which a falling line lies behind a point of the curve."""
+    if not fall.slope < 0:
+        return float("inf")
+    there = (np.log10(curve.errors[look]) - fall.intercept) / fall.slope
+    return max(0.0, float(there - curve.passes[look] / EPOCH))

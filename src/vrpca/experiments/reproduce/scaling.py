@@ -96,6 +96,7 @@ class Study:
 
     def __init__(self, log: Log, say: Say, threads: int):
         self.log, self.say, self.threads = log, say, threads
+        self.results: list[Result] = []  # of this run; the log may hold those of another size
 
     def measure(
         self, study: str, setting: dict[str, Any], compute: Callable[..., dict[str, Any]], *arguments: Any
@@ -106,11 +107,12 @@ class Study:
         if known is None:
             known = asked | {"status": "ok"} | compute(*arguments)
             self.log.add(known)
+        self.results.append(known)
         return known
 
     def rows(self, study: str) -> list[Result]:
         """All rows of a study, what was varied beside what was found."""
-        return [r["setting"] | r for r in self.log.results if r["study"] == study]
+        return [r["setting"] | r for r in self.results if r["study"] == study]
 
 
 @lru_cache(maxsize=4)
@@ -342,3 +344,10 @@ def columns_of(rows: Sequence[Result], x: str, y: str) -> tuple[list[float], lis
     """Two columns of numbers, of the rows that have both."""
     both = [(row[x], row[y]) for row in rows if row.get(x) is not None and row.get(y) is not None]
     return [a for a, _ in both], [b for _, b in both]
+
+
+def cost_sweeps(rows: Sequence[Result]) -> tuple[list[Result], list[Result]]:
+    """The rows of the study of cost by what was varied in them: entries per row, and columns."""
+    by_width = [r for r in rows if sum(other["per_row"] == r["per_row"] for other in rows) > 1]
+    common = max({r["d"] for r in rows}, key=lambda d: sum(r["d"] == d for r in rows))
+    return [r for r in rows if r["d"] == common], by_width
