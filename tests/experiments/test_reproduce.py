@@ -151,7 +151,7 @@ def test_beyond(command, tmp_path):
     assert len(data) == 6
     for name in data:
         here = {method: curve.passes_to(1e-10) for (where, method), curve in found.items() if where == name}
-        assert min(here["krylov"], here["ARPACK"]) < here["power iterations"], "the paper's footnote 4"
+        assert min(here["krylov"], here["ARPACK"]) < here["power iterations"], "the paper's footnote on Lanczos"
         assert all(math.isfinite(here[m]) for m in ("ARPACK", "randomized SVD", "accelerated, cost=passes"))
 
 

@@ -130,7 +130,7 @@ EXPONENTIAL = "its rate is exponential"
 OJA_SLOW = "Oja's algorithm converges sub-exponentially, whatever its step"
 NO_BURN_IN = "from a random start, no burn-in is discernible"
 HYBRID = "the hybrid can be better than each algorithm alone"
-LANCZOS = "the Lanczos method can attain better performance than power iterations (footnote 4)"
+LANCZOS = "the Lanczos method can attain better performance than power iterations (a footnote)"
 
 
 def figure_findings(figure: str, panels: Sequence[Panel]) -> list[Finding]:

@@ -52,7 +52,12 @@ def convergence(panels: Sequence[Panel], stem: str, folder: Path) -> list[str]:
         for curve in panel.curves:
             plot.plot(curve.passes, _log(curve), label=curve.label, markersize=3, **style(curve.label))
         plot.axhline(np.log10(TARGET), color="0.8", linewidth=0.8, zorder=0)
-        plot.set(xlim=(0, panel.end), ylim=(-14, 0.3), xlabel="effective passes", ylabel="log10 suboptimality")
+        plot.set(
+            xlim=(0, panel.end),
+            ylim=(np.log10(FLOOR) - 0.3, 0.3),
+            xlabel="effective passes",
+            ylabel="log10 suboptimality",
+        )
         plot.set_title(panel.title, fontsize=10)
     _legend(figure, axes, columns)
     return _written(figure, stem, folder)
