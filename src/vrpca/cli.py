@@ -1,4 +1,4 @@
-"""The command line: fit, transform, check, bench. Results go to stdout, progress and warnings to stderr.
+"""The command line: fit, transform, check, bench, reproduce. Results go to stdout, progress and warnings to stderr.
 
 Exit codes: 0 done, 1 not converged or check failed, 2 bad input.
 """
@@ -180,6 +180,41 @@ def check(
     result = check_model(fitted, open_data(data), passes=passes, tol=tol, n_threads=threads, random_state=seed)
     _print_check(result, {"model": model, "data": data}, as_json)
     raise typer.Exit(DONE if result.ok else FAILED)
+
+
+@app.command()
+def reproduce(
+    what: Annotated[str, typer.Argument(help="fig1, fig2, fig3, scaling, beyond, or all.")],
+    size: Annotated[
+        str, typer.Option(help="default (minutes), paper (figure 1 with 8 GB per lambda), tiny.")
+    ] = "default",
+    out: Annotated[Path, typer.Option(help="Folder for the page, the figures and the numbers.")] = Path("reproduction"),
+    lambdas: Annotated[str | None, typer.Option(help="Figure 1 for these only, such as 0.16,0.05.")] = None,
+    mnist: Annotated[Path | None, typer.Option(help="MNIST's pixels (.npz or .npy); fetched by default.")] = None,
+    rcv1: Annotated[Path | None, typer.Option(help="RCV1 (sparse .npz); fetched by default.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Keep generated matrices in this folder.")] = None,
+    threads: Threads = None,
+    seed: Annotated[int, typer.Option(help="Seed of starts and draws.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that --out holds.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run the paper's experiments: curves as CSV, figures, and a page with a verdict on every claim."""
+    from vrpca.experiments.reproduce.commands import reproduce as run_experiments
+
+    page = run_experiments(
+        what,
+        size=size,
+        out=out,
+        lambdas=lambdas,
+        mnist=mnist,
+        rcv1=rcv1,
+        cache=cache,
+        threads=threads,
+        seed=seed,
+        resume=resume,
+        quiet=quiet,
+    )
+    print(f"page, figures and numbers written to {page.parent}")
 
 
 def _components(k: str) -> int | float:

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from helpers import densify, random_orthonormal, sparse_matrix
 from vrpca.errors import DataError
-from vrpca.experiments import truth
+from vrpca.experiments import optimum, truth
 from vrpca.experiments.datasets import CENTRED, UNCENTRED, Prepared, describe
 
 
@@ -31,7 +31,7 @@ def lapack(X, center):
 def test_eigenvalues_equal_lapack(rng, monkeypatch, kind, center, largest):
     """Through the Gram matrix and, with a lower limit for it, through ARPACK."""
     monkeypatch.setattr(truth, "SMALL_SIDE", largest)
-    monkeypatch.setattr(truth, "ROWS", 32)
+    monkeypatch.setattr(optimum, "ROWS", 32)
     X = matrices(rng)[kind]
     np.testing.assert_allclose(truth.leading_eigenvalues(X, 3, center), lapack(X, center)[:3], rtol=1e-12)
 
@@ -39,7 +39,7 @@ def test_eigenvalues_equal_lapack(rng, monkeypatch, kind, center, largest):
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("kind", ["tall", "sparse wide"])
 def test_suboptimality_equals_its_definition(rng, monkeypatch, kind, center):
-    monkeypatch.setattr(truth, "ROWS", 32)
+    monkeypatch.setattr(optimum, "ROWS", 32)
     X = matrices(rng)[kind]
     Z = densify(X)
     Z = Z - Z.mean(axis=0) if center else Z

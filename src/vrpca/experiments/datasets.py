@@ -7,7 +7,7 @@ uncompressed CSR ``.npz``, of floats. A new data set is one function and one lin
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from vrpca.data.files import open_data, written_whole
 from vrpca.errors import DataError, OptionError
+from vrpca.experiments.synthetic import PaperMatrix
 
 # What centring a task asks for. Who cannot centre may still take part where it has been done.
 UNCENTRED, CENTRED, TO_CENTRE = "uncentred", "centred already", "to be centred"
@@ -91,10 +92,16 @@ class Prepared:
 
 
 def _mnist(folder: Path, small: bool) -> np.ndarray:
-    """Pixels as in the paper: centred, divided by the deviation times sqrt(784), constant ones left 0."""
-    pixels = np.asarray(open_data(folder / "mnist.npz"), dtype=np.float64)
-    deviation = pixels.std(axis=0)
-    return ((pixels - pixels.mean(axis=0)) / np.where(deviation > 0, deviation * 28, 1)).astype(np.float32)
+    return standardised(open_data(folder / "mnist.npz")).astype(np.float32)
+
+
+def standardised(pixels: Any) -> np.ndarray:
+    """Pixels as in the paper: centred, divided by the deviation times sqrt(d), constant ones 0; in double precision."""
+    X = np.array(pixels, dtype=np.float64)
+    X -= X.mean(axis=0)
+    deviation = X.std(axis=0)
+    X /= np.where(deviation > 0, deviation * np.sqrt(X.shape[1]), 1)
+    return X
 
 
 def _as_it_is(file: str) -> Callable[[Path, bool], Any]:
@@ -142,33 +149,15 @@ def _power_law(folder: Path, small: bool) -> Rows:
 
 
 def _paper(folder: Path, small: bool) -> Rows:
-    """The paper's synthetic matrix: singular values 1, 1 - l, 1 - 1.1 l, ..., 1 - 1.4 l, then |g_i| / d; l = 0.05.
-
-    Scaled by sqrt(n), so that A has their squares as eigenvalues. The six leading left vectors are orthonormal, the
-    others Gaussian; the right ones are the unit vectors, reflected a few times: a random rotation would cost n d^2.
-    """
+    """The paper's synthetic matrix with l = 0.05, scaled by sqrt(n), so that A has the squares as eigenvalues."""
     n, d = (2000, 200) if small else (200_000, 10_000)
-    gap, rng = 0.05, np.random.default_rng(0)
-    leading = np.r_[1, 1 - gap, 1 - gap * np.linspace(1.1, 1.4, 4)]
-    left = np.linalg.qr(rng.standard_normal((n, len(leading))))[0] * (np.sqrt(n) * leading)
-    tail = (np.abs(rng.standard_normal(d - len(leading))) / d).astype(np.float32)
-    mirrors = [v / np.linalg.norm(v) for v in rng.standard_normal((3, d))]
-
-    def blocks() -> Iterator[np.ndarray]:
-        for start in range(0, n, CHUNK):
-            block = left[start : start + CHUNK]
-            rest = rng.standard_normal((len(block), len(tail)), dtype=np.float32) * tail
-            yield _reflected(np.hstack([block, rest]), mirrors)
-
-    return Rows((n, d), np.float32, blocks())
+    return paper_rows(PaperMatrix(n, d, 0.05), np.float32, scale=np.sqrt(n))
 
 
-def _reflected(block: np.ndarray, mirrors: Sequence[np.ndarray]) -> np.ndarray:
-    block = np.asarray(block, dtype=np.float32)
-    for v in mirrors:
-        v32 = v.astype(np.float32)
-        block = block - np.outer(block @ v32, 2 * v32)
-    return block
+def paper_rows(matrix: PaperMatrix, dtype: Any, scale: float = 1.0) -> Rows:
+    """The rows of one of the paper's matrices, times a number."""
+    blocks = (np.multiply(block, scale, dtype=dtype) for block in matrix.blocks(dtype))
+    return Rows((matrix.n, matrix.d), dtype, blocks)
 
 
 def bag_of_words(n: int, *, d: int = 5000, per_row: int = 60, seed: int = 0) -> sp.csr_matrix:
@@ -299,7 +288,7 @@ def describe(path: Path, name: str, center: str) -> Prepared:
     """What a prepared file holds; the key stands for its content."""
     X = load(path, mapped=True)
     nnz = int(X.nnz) if sp.issparse(X) else None
-    return Prepared(name, str(path), (int(X.shape[0]), int(X.shape[1])), str(X.dtype), nnz, center, _key(X))
+    return Prepared(name, str(path), (int(X.shape[0]), int(X.shape[1])), str(X.dtype), nnz, center, content_key(X))
 
 
 def load(path: str | Path, dtype: str | None = None, *, mapped: bool = False) -> Any:
@@ -311,7 +300,7 @@ def load(path: str | Path, dtype: str | None = None, *, mapped: bool = False) ->
     return X if dtype is None else X.astype(dtype, copy=False)
 
 
-def _key(X: Any) -> str:
+def content_key(X: Any) -> str:
     """A digest of shape, type and all numbers."""
     digest = hashlib.blake2b(f"{X.shape} {X.dtype}".encode(), digest_size=12)
     parts = (X.indptr, X.indices, X.data) if sp.issparse(X) else (X,)

@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vrpca.data.files import written_whole
 from vrpca.errors import DataError, OptionError
 from vrpca.experiments.datasets import Prepared
 
@@ -67,49 +68,54 @@ class Log:
         The file.
     resume : bool
         Whether to go on from what the file holds; without it, a file that exists is an error.
+    same : sequence of str
+        The entries in which two results of the same measurement agree.
     """
 
-    def __init__(self, path: Path | None = None, *, resume: bool = False):
-        self.path = path
+    def __init__(self, path: Path | None = None, *, resume: bool = False, same: Sequence[str] = SAME):
+        self.path, self.same = path, same
         self.results: list[Result] = []
         if path is not None and path.exists():
             if not resume:
                 raise OptionError(f"{path} holds an earlier run: pass --resume to go on with it, or another --out.")
-            self.results = _read(path)
-        self._known = {_identity(result): result for result in self.results}
+            self.results = self._read(path)
+        self._known = {self._identity(result): result for result in self.results}
 
-    def find(self, wanted: Result, timeout: float) -> Result | None:
+    def find(self, wanted: Result, timeout: float = 0.0) -> Result | None:
         """An earlier result of the same measurement that need not be repeated."""
-        known = self._known.get(_identity(wanted))
+        known = self._known.get(self._identity(wanted))
         if known is None or known["status"] == "error" or (known["status"] in FINAL and known["timeout"] < timeout):
             return None
         return known
 
     def add(self, result: Result) -> None:
         """Write a result down."""
-        self.results = [r for r in self.results if _identity(r) != _identity(result)] + [result]
-        self._known[_identity(result)] = result
+        identity = self._identity(result)
+        self.results = [r for r in self.results if self._identity(r) != identity] + [result]
+        self._known[identity] = result
         if self.path is not None:
             with self.path.open("a") as file:
                 file.write(json.dumps(result) + "\n")
 
+    def _read(self, path: Path) -> list[Result]:
+        """The results in a file; a last line that was cut off is removed, the newest of the same measurement counts."""
+        results: dict[str, Result] = {}
+        lines = path.read_text().splitlines(keepends=True)
+        for number, line in enumerate(lines):
+            try:
+                result = json.loads(line)
+                results[self._identity(result)] = result
+            except (ValueError, KeyError, TypeError) as error:
+                if number < len(lines) - 1:
+                    raise DataError(
+                        f"Line {number + 1} of {path} is not a result ({error}): use another --out."
+                    ) from None
+                with written_whole(path) as temporary:
+                    temporary.write_text("".join(lines[:-1]))
+        return list(results.values())
 
-def _read(path: Path) -> list[Result]:
-    """The results in a file; a last line that was cut off is dropped, the newest of the same measurement counts."""
-    results: dict[str, Result] = {}
-    lines = path.read_text().splitlines()
-    for number, line in enumerate(lines):
-        try:
-            result = json.loads(line)
-            results[_identity(result)] = result
-        except (ValueError, KeyError, TypeError) as error:
-            if number < len(lines) - 1:
-                raise DataError(f"Line {number + 1} of {path} is not a result ({error}): use another --out.") from None
-    return list(results.values())
-
-
-def _identity(result: Result) -> str:
-    return json.dumps([result[name] for name in SAME], sort_keys=True)
+    def _identity(self, result: Result) -> str:
+        return json.dumps([result[name] for name in self.same], sort_keys=True)
 
 
 @dataclass(frozen=True)

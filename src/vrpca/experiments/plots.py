@@ -34,12 +34,12 @@ def time_against_accuracy(contests: Sequence[Contest], path: Path) -> None:
     colours: dict[str, Any] = {name: OURS[i % len(OURS)] for i, name in enumerate(ours)}
     colours |= {name: colormaps["tab20"](2 + i % 18) for i, name in enumerate(others)}
     columns = min(len(contests), 2)
-    figure, panels = _figure(len(contests), columns, height=3.6)
+    figure, panels = new_figure(len(contests), columns, height=3.6)
     for contest, axes in zip(contests, panels, strict=True):
         _contest_panel(axes, contest, colours)
     handles = {label: h for axes in panels for h, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(3, columns + 1), fontsize=8)
-    _save(figure, path)
+    save(figure, path)
 
 
 def _contest_panel(axes: Axes, contest: Contest, colours: dict[str, Any]) -> None:
@@ -69,7 +69,7 @@ def _contest_panel(axes: Axes, contest: Contest, colours: dict[str, Any]) -> Non
 def growth_plot(series: Sequence[Series], path: Path) -> None:
     """Per kind of data two panels: seconds per pass, with a line of slope 1, and passes."""
     kinds = list(dict.fromkeys(s.kind for s in series))
-    figure, panels = _figure(2 * len(kinds), 2, height=3.2)
+    figure, panels = new_figure(2 * len(kinds), 2, height=3.2)
     for number, kind in enumerate(kinds):
         per_pass, passes = panels[2 * number : 2 * number + 2]
         for s in (s for s in series if s.kind == kind):
@@ -83,10 +83,10 @@ def growth_plot(series: Sequence[Series], path: Path) -> None:
         for axes in (per_pass, passes):
             axes.grid(which="major", color="0.93")
             axes.legend(frameon=False, fontsize=8)
-    _save(figure, path)
+    save(figure, path)
 
 
-def _figure(count: int, columns: int, height: float) -> tuple[Any, list[Any]]:
+def new_figure(count: int, columns: int, height: float) -> tuple[Any, list[Any]]:
     """A figure of its own, without a window system, and its panels."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -97,6 +97,7 @@ def _figure(count: int, columns: int, height: float) -> tuple[Any, list[Any]]:
     return figure, [figure.add_subplot(rows, columns, i + 1) for i in range(count)]
 
 
-def _save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: Path) -> None:
+    """Write a figure in the format that the name says; what was there is replaced, whole."""
     with written_whole(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:], dpi=130)

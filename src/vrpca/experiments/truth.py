@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,26 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from vrpca.data.files import written_whole
 from vrpca.errors import DataError
 from vrpca.experiments.datasets import UNCENTRED, Prepared, load
+from vrpca.experiments.optimum import Optimum, row_blocks
 
 SMALL_SIDE = 4000  # up to here the whole Gram matrix goes to LAPACK
-ROWS = 8192  # rows that are converted to double precision at a time
+
+
+def optimum(X: Any, k: int) -> Optimum:
+    """The optimum for data that are not to be centred, by LAPACK or ARPACK."""
+    values, vectors = leading_eigenpairs(X, k + 1, False)
+    return Optimum(values[:k], vectors[:, :k], float(values[k]), lambda E: _form(X, E))
+
+
+def _form(X: Any, E: np.ndarray) -> float:
+    return sum(float(np.sum((block @ E) ** 2)) for block in row_blocks(X)) / X.shape[0]
 
 
 def explained(X: Any, W: np.ndarray, center: bool) -> float:
     """``tr(W^T A W)`` of the span of W's columns, which are orthonormalised first."""
     Q = np.linalg.qr(np.asarray(W, dtype=np.float64))[0]
     shift = column_mean(X) @ Q if center else 0.0
-    return sum(float(np.sum((block @ Q - shift) ** 2)) for block in _blocks(X)) / X.shape[0]
+    return sum(float(np.sum((block @ Q - shift) ** 2)) for block in row_blocks(X)) / X.shape[0]
 
 
 def suboptimality(X: Any, W: np.ndarray, center: bool, eigenvalues: np.ndarray) -> float:
@@ -42,26 +51,41 @@ def suboptimality(X: Any, W: np.ndarray, center: bool, eigenvalues: np.ndarray) 
 
 def leading_eigenvalues(X: Any, k: int, center: bool) -> np.ndarray:
     """The k largest eigenvalues of A: LAPACK on the Gram matrix of the smaller side, ARPACK if that is large."""
+    if min(X.shape) > SMALL_SIDE:
+        return leading_eigenpairs(X, k, center)[0]
     side = min(X.shape)
+    return scipy.linalg.eigvalsh(_gram(X, center), subset_by_index=(side - k, side - 1))[::-1] / X.shape[0]
+
+
+def leading_eigenpairs(X: Any, k: int, center: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The k largest eigenvalues of A and their eigenvectors, as columns, by the same means."""
+    side, wide = min(X.shape), X.shape[1] > X.shape[0]
     if side <= SMALL_SIDE:
-        values = scipy.linalg.eigvalsh(_gram(X, center), subset_by_index=(side - k, side - 1))
+        values, vectors = scipy.linalg.eigh(_gram(X, center), subset_by_index=(side - k, side - 1))
     else:
         start = np.random.default_rng(0).standard_normal(X.shape[1])
         width = min(side, max(4 * k, k + 40))
-        values = eigsh(_operator(X, center), k, ncv=width, tol=0, v0=start, return_eigenvectors=False)
-    return np.sort(values)[::-1] / X.shape[0]
+        values, vectors = eigsh(_operator(X, center), k, ncv=width, tol=0, v0=start)
+    order = np.argsort(-values)
+    vectors = vectors[:, order]
+    if wide and side <= SMALL_SIDE:  # left singular vectors: the right ones are their images
+        vectors = np.linalg.qr(_images(X, vectors, center))[0]
+    return values[order] / X.shape[0], vectors
+
+
+def _images(X: Any, U: np.ndarray, center: bool) -> np.ndarray:
+    """``Z^T U``."""
+    V, start = np.zeros((X.shape[1], U.shape[1])), 0
+    for block in row_blocks(X):
+        V += block.T @ U[start : start + block.shape[0]]
+        start += block.shape[0]
+    return V - np.outer(column_mean(X), U.sum(axis=0)) if center else V
 
 
 def column_mean(X: Any) -> np.ndarray:
     """Means of the columns, summed in double precision."""
-    total = sum(np.asarray(block.sum(axis=0)).ravel() for block in _blocks(X))
+    total = sum(np.asarray(block.sum(axis=0)).ravel() for block in row_blocks(X))
     return np.asarray(total) / X.shape[0]
-
-
-def _blocks(X: Any) -> Iterator[Any]:
-    """Blocks of rows, in double precision."""
-    for start in range(0, X.shape[0], ROWS):
-        yield X[start : start + ROWS].astype(np.float64)
 
 
 def _gram(X: Any, center: bool) -> np.ndarray:
@@ -69,9 +93,9 @@ def _gram(X: Any, center: bool) -> np.ndarray:
     n, d = X.shape
     mean = column_mean(X) if center else np.zeros(d)
     if d <= n and sp.issparse(X):
-        return _dense(sum(block.T @ block for block in _blocks(X))) - n * np.outer(mean, mean)
+        return _dense(sum(block.T @ block for block in row_blocks(X))) - n * np.outer(mean, mean)
     if d <= n:
-        return sum((block - mean).T @ (block - mean) for block in _blocks(X))
+        return sum((block - mean).T @ (block - mean) for block in row_blocks(X))
     if not sp.issparse(X):
         Z = X.astype(np.float64) - mean
         return Z @ Z.T
@@ -95,7 +119,7 @@ def _operator(X: Any, center: bool) -> LinearOperator:
         if sp.issparse(X):
             p = X @ v - mean @ v
             return X.T @ p - mean * p.sum()
-        return sum((block - mean).T @ ((block - mean) @ v) for block in _blocks(X))
+        return sum((block - mean).T @ ((block - mean) @ v) for block in row_blocks(X))
 
     return LinearOperator((d, d), matvec=product, dtype=np.float64)
 
@@ -116,7 +140,7 @@ def reference(data: Prepared, k: int, cache: Path) -> np.ndarray:
 def _compute(data: Prepared, k: int, center: bool) -> np.ndarray:
     X = load(data.path)
     numbers = X.data if sp.issparse(X) else X
-    if not all(np.isfinite(numbers[i : i + ROWS]).all() for i in range(0, len(numbers), ROWS)):
+    if not all(np.isfinite(part).all() for part in row_blocks(numbers)):
         raise DataError(f"{data.name} holds NaN or infinite numbers: repair the data first.")
     values = leading_eigenvalues(X, k, center)
     if not values.sum() > 0:

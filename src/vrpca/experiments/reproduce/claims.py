@@ -1,0 +1,169 @@
+"""What the paper says, what the curves say, and a verdict that is computed from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vrpca.experiments.reproduce.curves import TARGET, Curve
+from vrpca.experiments.reproduce.figures import Panel
+from vrpca.experiments.reproduce.fits import decay
+
+CONFIRMED, PARTLY, REFUTED = "confirmed", "partly confirmed", "not confirmed"
+R2, DECADES = 0.98, 6.0  # what counts as exponential
+SUBEXPONENTIAL = 0.5  # an exponential gains as much in the second half of its passes as in the first
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim of the paper, what was found (one line each), and the verdict."""
+
+    claim: str
+    found: Sequence[str]
+    verdict: str
+
+
+def verdict(holds: Sequence[bool]) -> str:
+    """Confirmed if it holds everywhere, not at all, or in part.
+
+    >>> verdict([True, True]), verdict([True, False]), verdict([False])
+    ('confirmed', 'partly confirmed', 'not confirmed')
+    """
+    return CONFIRMED if all(holds) else PARTLY if any(holds) else REFUTED
+
+
+def over_panels(claim: str, panels: Sequence[Panel], judge: Callable[[Panel], tuple[bool, str]]) -> Finding:
+    """A claim about every plot."""
+    judged = [judge(panel) for panel in panels]
+    found = [f"{panel.title}: {text}" for panel, (_, text) in zip(panels, judged, strict=True)]
+    return Finding(claim, found, verdict([holds for holds, _ in judged]))
+
+
+def passes_text(passes: float) -> str:
+    """Passes for a reader."""
+    return "never" if math.isinf(passes) else f"{passes:.4g}"
+
+
+def first_to_target(panel: Panel) -> tuple[bool, str]:
+    """Whether every form of VR-PCA reaches the target before Oja with any step and power iterations do.
+
+    Where there are other starts, it has to be ahead of power iterations from each of them.
+    """
+    ours = max(curve.passes_to(TARGET) for curve in panel.ours)
+    rival = min(panel.rivals, key=lambda curve: (curve.passes_to(TARGET), curve.errors[-1]))
+    best_oja = min(panel.of("oja"), key=lambda curve: curve.errors.min())
+    text = f"{passes_text(ours)} passes, "
+    if math.isinf(rival.passes_to(TARGET)):
+        text += f"nobody else by {panel.end:.4g} (nearest: {rival.label}, {rival.errors[-1]:.0e}; "
+    else:
+        text += f"{rival.label} {passes_text(rival.passes_to(TARGET))} ("
+    text += f"best of Oja: {best_oja.errors.min():.0e} with {best_oja.label[5:]})"
+    ahead = [vr.passes_to(TARGET) < power.passes_to(TARGET) for vr, _, power in panel.again]
+    if ahead:
+        text += f"; ahead of power iterations from {sum(ahead)} of {len(ahead)} other starts"
+    holds = ours < rival.passes_to(TARGET) and all(ahead)
+    return holds, text if holds else text + explanation(panel)
+
+
+def explanation(panel: Panel) -> str:
+    """Why power iterations may be ahead: the paper's step gains with n, and n may be too small for this spectrum."""
+    advantage = panel.ours[0].advantage
+    return f"; expected: sqrt(n) lambda_(k+1) / (2 tr A) = {advantage:.2g} times the speed of power iterations"
+
+
+def exponential(panel: Panel) -> tuple[bool, str]:
+    """Whether the logarithm of VR-PCA's error falls along a line, over enough decades."""
+    holds, texts = [], []
+    for curve in panel.ours:
+        found = decay(curve)
+        holds.append(found is not None and found.r2 >= R2 and found.decades >= DECADES)
+        texts.append(
+            "too few points"
+            if found is None
+            else f"R^2 {found.r2:.3f} over {found.decades:.1f} decades, {found.rate:.3g} per epoch "
+            f"(R^2 {found.r2_whole:.3f} with what comes before)"
+        )
+    return all(holds), ", ".join(texts)
+
+
+def subexponential(panel: Panel) -> tuple[bool, str]:
+    """Whether the best of Oja's curves gains clearly less in the second half of its passes than in the first."""
+    best = min(panel.of("oja"), key=lambda curve: curve.errors.min())
+    first, second = gains(best)
+    return second <= SUBEXPONENTIAL * first, f"{best.label} gains {first:.1f} decades, then {second:.1f}"
+
+
+def gains(curve: Curve) -> tuple[float, float]:
+    """Decades gained in either half of a curve's passes; the best so far counts."""
+    best = np.log10(np.minimum.accumulate(curve.errors))
+    middle = int(np.searchsorted(curve.passes, curve.passes[-1] / 2))
+    return float(best[0] - best[middle]), float(best[middle] - best[-1])
+
+
+def hybrid_helps(panel: Panel) -> tuple[bool, str]:
+    """Whether the hybrid needs fewer passes than VR-PCA alone from most starts; Oja's algorithm alone is far behind."""
+    pairs = [(panel.of("hybrid")[0], panel.ours[0]), *((hybrid, vr) for vr, hybrid, _ in panel.again)]
+    passes = [(hybrid.passes_to(TARGET), alone.passes_to(TARGET)) for hybrid, alone in pairs]
+    ahead = sum(hybrid < alone for hybrid, alone in passes)
+    means = " and ".join(f"{np.mean(numbers):.3g}" for numbers in zip(*passes, strict=True))
+    return 2 * ahead > len(passes), f"ahead of VR-PCA from {ahead} of {len(passes)} starts ({means} passes on average)"
+
+
+def immediate(panel: Panel) -> tuple[bool, str]:
+    """Whether the exponential fall lies at most one epoch behind one that begins at once."""
+    found = [decay(curve) for curve in panel.ours]
+    delays = [fit.burn_in for fit in found if fit is not None]
+    shares = [
+        2 * fit.burn_in / curve.passes_to(TARGET)
+        for fit, curve in zip(found, panel.ours, strict=True)
+        if fit is not None
+    ]
+    worst = max(delays, default=math.inf)
+    return worst <= 1, f"{worst:.1f} epochs behind ({max(shares, default=1.0):.0%} of the passes)"
+
+
+FASTER = "VR-PCA, untuned, is faster than Oja's algorithm with any step and than power iterations (passes to 1e-10)"
+EXPONENTIAL = "its rate is exponential"
+OJA_SLOW = "Oja's algorithm converges sub-exponentially, whatever its step"
+NO_BURN_IN = "from a random start, no burn-in is discernible"
+HYBRID = "the hybrid can be better than each algorithm alone"
+LANCZOS = "the Lanczos method can attain better performance than power iterations (a footnote)"
+
+
+def figure_findings(figure: str, panels: Sequence[Panel]) -> list[Finding]:
+    """The claims that go with a figure."""
+    if figure == "beyond":
+        return beyond_findings(panels)
+    findings = [
+        over_panels(FASTER, panels, first_to_target),
+        over_panels(EXPONENTIAL, panels, exponential),
+        over_panels(OJA_SLOW, panels, subexponential),
+        over_panels(NO_BURN_IN, panels, immediate),
+    ]
+    if figure == "fig2":
+        helped = over_panels(HYBRID, panels, hybrid_helps)
+        can = CONFIRMED if helped.verdict != REFUTED else REFUTED  # the claim is that it can
+        findings.append(Finding(HYBRID, helped.found, can))
+    return findings
+
+
+def beyond_findings(panels: Sequence[Panel]) -> list[Finding]:
+    """Where the paper's method wins and where it loses, by passes to the target: one finding per rival."""
+    lanczos = over_panels(LANCZOS, panels, lambda panel: _faster(panel.of("krylov", "arpack"), panel.of("power")))
+    rivals = dict.fromkeys(c.label for c in panels[0].of("krylov", "accelerated", "arpack", "randomized"))
+    return [lanczos, *(_against(label, panels) for label in rivals)]
+
+
+def _against(label: str, panels: Sequence[Panel]) -> Finding:
+    claim = f"(not a claim of the paper) VR-PCA needs fewer passes than {label}"
+    return over_panels(claim, panels, lambda panel: _faster(panel.ours, [c for c in panel.curves if c.label == label]))
+
+
+def _faster(some: Sequence[Curve], others: Sequence[Curve]) -> tuple[bool, str]:
+    """Whether the best of some is ahead of the best of others."""
+    one, other = (min(group, key=lambda curve: curve.passes_to(TARGET)) for group in (some, others))
+    text = f"{one.label} {passes_text(one.passes_to(TARGET))}, {other.label} {passes_text(other.passes_to(TARGET))}"
+    return one.passes_to(TARGET) < other.passes_to(TARGET), text

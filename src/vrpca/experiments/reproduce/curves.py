@@ -1,0 +1,319 @@
+"""Curves: the suboptimality of a method against effective passes over the data, counted as the paper counts them."""
+
+from __future__ import annotations
+
+import math
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from vrpca.data.moments import column_moments
+from vrpca.data.source import as_source
+from vrpca.data.view import View, make_view
+from vrpca.experiments.measure import Log, Result, Say
+from vrpca.experiments.optimum import Optimum, row_blocks
+from vrpca.experiments.peers import POWERS
+from vrpca.solvers import SOLVERS, make_solver
+from vrpca.solvers.iterate import Iterate
+from vrpca.solvers.options import Options
+from vrpca.threads import blas_threads
+
+TARGET, BOTTOM = 1e-10, 1e-13  # what is to be reached, and where a curve may end
+PATIENCE = 6  # looks without progress, at the level of rounding, after which a curve ends
+TELL = 20.0  # seconds between two lines about a curve that takes long
+SAME = ("data", "k", "seed", "threads", "method")  # what makes two curves the same
+
+# Looks that the paper does not count, since the method itself has no use for them: Oja's are ours alone; the last
+# reading of the others belongs to the epoch or iteration that would come next.
+LOOKS_APART = ("oja",)
+LAST_APART = ("vr", "hybrid", "power")
+
+Points = list[list[float]]  # effective passes, suboptimality, seconds
+
+
+@dataclass(frozen=True)
+class Method:
+    """A solver under a label, with what the solver is told.
+
+    Attributes
+    ----------
+    label : str
+        The name in figures and tables.
+    solver : str
+        The name in the registry.
+    options : dict
+        Entries of `solvers.options.Options`.
+    step_by_gap : float or None
+        Oja's constant c in units of 1 / (eigengap of A), which is known here.
+    shared_start : bool
+        Whether it begins where all others begin; if not, it makes a start of its own.
+    roomy : bool
+        Whether its blocks have the extra columns that the solver likes, or k columns and no more.
+    """
+
+    label: str
+    solver: str
+    options: dict[str, Any] = field(default_factory=dict)
+    step_by_gap: float | None = None
+    shared_start: bool = True
+    roomy: bool = False
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A matrix, taken as it is, and the optimum for k of its components."""
+
+    X: Any
+    k: int
+    optimum: Optimum
+
+    @cached_property
+    def advantage(self) -> float:
+        """``sqrt(n) lambda_{k+1} / (2 tr A)``: how much more VR-PCA gains per pass than power iterations, about.
+
+        For a small gap g, an epoch of VR-PCA multiplies the error by ``exp(-2 sqrt(n) g / tr A)`` and takes two
+        passes, a power iteration by ``exp(-2 g / lambda_{k+1})``.
+        """
+        n = self.X.shape[0]
+        squares = (
+            self.X.multiply(self.X).sum()
+            if sp.issparse(self.X)
+            else sum(float(np.vdot(b, b)) for b in row_blocks(self.X))
+        )
+        return math.sqrt(n) * self.optimum.following / (2 * float(squares) / n)
+
+    def view(self, threads: int) -> View:
+        """The matrix as solvers see it; the first look at it is not counted."""
+        source = as_source(self.X)
+        moments = column_moments(source, None, threads)
+        return make_view(source, moments, center=False, scale=False, weights=None, transpose=False, n_threads=threads)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How far a curve goes: effective passes at most, and those between two looks at Oja's."""
+
+    passes: float
+    stride: int = 1
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What a method reached: effective passes and suboptimalities, one pair per look; and `Problem.advantage`."""
+
+    label: str
+    solver: str
+    passes: np.ndarray
+    errors: np.ndarray
+    seconds: np.ndarray
+    advantage: float = math.nan
+
+    @classmethod
+    def of(cls, result: Result) -> Curve:
+        """The curve in a stored result."""
+        points = np.array(result["points"], dtype=float)
+        method = result["method"]
+        columns = (points[:, 0], points[:, 1], points[:, 2])
+        return cls(method["label"], method["solver"], *columns, result.get("advantage", math.nan))
+
+    def passes_to(self, target: float) -> float:
+        """Passes until the first look below a target; infinite if there is none."""
+        reached = np.flatnonzero(self.errors <= target)
+        return float(self.passes[reached[0]]) if len(reached) else math.inf
+
+    def at(self, passes: float) -> float:
+        """The suboptimality after so many passes: that of the last look until then."""
+        return float(self.errors[self.passes <= passes][-1])
+
+
+def start_of(problem: Problem, seed: int) -> np.ndarray:
+    """The random start that all methods share: uniform on the sphere, or k such vectors."""
+    return np.random.default_rng([seed, problem.k]).standard_normal((problem.X.shape[1], problem.k))
+
+
+def iterates(
+    problem: Problem, view: View, method: Method, seed: int, stride: int = 1, start: np.ndarray | None = None
+) -> Iterator[Iterate]:
+    """Let a solver take its steps, without end; nothing is judged, halved or taken back on the way."""
+    solver = make_solver(method.solver, view, _options(problem, method, view.n, stride), False)
+    rng = np.random.default_rng([seed, zlib.crc32(method.label.encode())])
+    start = start_of(problem, seed) if start is None and method.shared_start else start
+    it = solver.start(view, rng, None if start is None else start.astype(view.dtype))
+    yield it
+    while it.finite and not solver.exhausted:
+        it = solver.step(view, it, rng)
+        yield it
+
+
+def _options(problem: Problem, method: Method, n: int, stride: int) -> Options:
+    given = dict(method.options)
+    if method.step_by_gap is not None:
+        given["step"] = method.step_by_gap / problem.optimum.gap
+    if method.solver in LOOKS_APART:
+        given["epoch_length"] = stride * n
+    extra = SOLVERS[method.solver].extra_columns(problem.k, given.get("cost", "time")) if method.roomy else 0
+    return Options(columns=min(problem.k + extra, problem.X.shape[1]), **given)
+
+
+def effective_passes(solver: str, view: View, looks: int) -> float:
+    """Readings as the paper counts them: 2 for an epoch of VR-PCA, 1 for an iteration or n of Oja's steps."""
+    apart = looks if solver in LOOKS_APART else 1 if solver in LAST_APART else 0
+    return view.passes - apart
+
+
+def follow(problem: Problem, method: Method, extent: Extent, seed: int, threads: int, tell: Say) -> Points:
+    """Points until the extent, the bottom, or the end of all progress; the seconds are the solver's."""
+    points: Points = []
+    view, began, spent, told = problem.view(threads), time.perf_counter(), 0.0, time.perf_counter()
+    for it in iterates(problem, view, method, seed, extent.stride):
+        spent += time.perf_counter() - began
+        if not it.finite:
+            break
+        passes = effective_passes(method.solver, view, len(points) + 1)
+        points.append([passes, problem.optimum.suboptimality(it.W), spent])
+        if passes >= extent.passes or _finished(points):
+            break
+        if time.perf_counter() - told > TELL:
+            told = time.perf_counter()
+            tell(f"  {method.label}: {passes:.4g} of at most {extent.passes:.4g} passes, {points[-1][1]:.1e}")
+        began = time.perf_counter()
+    return points
+
+
+def _finished(points: Points) -> bool:
+    """Whether the bottom is reached, or rounding keeps the curve above it."""
+    errors = [error for _, error, _ in points]
+    if errors[-1] <= BOTTOM:
+        return True
+    recent, before = errors[-PATIENCE:], errors[:-PATIENCE]
+    return bool(before) and max(recent) < TARGET and min(recent) >= min(before)
+
+
+# ------------------------------------------------------------------------------------- methods of other packages
+
+
+def arpack_points(problem: Problem, longest: float, seed: int) -> Points:
+    """ARPACK (scipy's eigsh) on A with ever smaller tolerances, from the shared start; a product with A is one pass."""
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    X, points = problem.X, []
+    for tol in (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 0.0):
+        products = 0
+
+        def product(v: np.ndarray) -> np.ndarray:
+            nonlocal products
+            products += 1
+            return X.T @ (X @ v.ravel())
+
+        A = LinearOperator((X.shape[1], X.shape[1]), matvec=product, dtype=np.float64)
+        began = time.perf_counter()
+        W = eigsh(A, problem.k, v0=start_of(problem, seed)[:, 0], tol=tol)[1]
+        points.append(_judged(problem, float(products), W, began))
+        if points[-1][1] <= BOTTOM or products >= longest:
+            break
+    return points
+
+
+def randomized_points(problem: Problem, longest: float, seed: int) -> Points:
+    """Randomized SVD (scikit-learn) with ever more power iterations; a product with X and one with X^T are one pass."""
+    from sklearn.utils.extmath import randomized_svd
+
+    points: Points = []
+    for q in POWERS:
+        began = time.perf_counter()
+        Vt = randomized_svd(problem.X, problem.k, n_iter=q, power_iteration_normalizer="QR", random_state=seed)[2]
+        points.append(_judged(problem, q + 1.0, Vt.T, began))
+        if points[-1][1] <= BOTTOM or q + 1 >= longest:
+            break
+    return points
+
+
+def _judged(problem: Problem, passes: float, W: np.ndarray, began: float) -> list[float]:
+    seconds = time.perf_counter() - began
+    return [passes, problem.optimum.suboptimality(W), seconds]
+
+
+LADDERS: dict[str, Callable[[Problem, float, int], Points]] = {
+    "arpack": arpack_points,
+    "randomized": randomized_points,
+}
+
+
+# -------------------------------------------------------------------------------------------------------- records
+
+
+class Stage:
+    """A data set that is prepared when a curve first asks for it, and what its curves have in common.
+
+    Parameters
+    ----------
+    title : str
+        The data set in words.
+    data : dict
+        What identifies it.
+    k : int
+        Number of components.
+    prepare : callable
+        Makes the `Problem`.
+    """
+
+    def __init__(self, title: str, data: dict[str, Any], k: int, prepare: Callable[[], Problem]):
+        self.title, self.data, self.k = title, data, k
+        self._prepare = prepare
+        self._problem: Problem | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """The problem, prepared once."""
+        if self._problem is None:
+            self._problem = self._prepare()
+        return self._problem
+
+    def forget(self) -> None:
+        """Free the data."""
+        self._problem = None
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Makes curves under fixed conditions, or takes them from the log."""
+
+    log: Log
+    seed: int
+    threads: int
+    say: Say
+
+    def curve(self, stage: Stage, method: Method, extent: Extent) -> Curve:
+        """The curve of one method; an earlier one counts if it went as far or ended by itself."""
+        asked = {
+            "data": stage.data,
+            "k": stage.k,
+            "seed": self.seed,
+            "threads": self.threads,
+            "method": asdict(method),
+        }
+        known = self.log.find(asked)
+        if known is not None and (known["ended"] or known["extent"] >= extent.passes):
+            return Curve.of(known)
+        with blas_threads(self.threads):
+            if method.solver in LADDERS:
+                points = LADDERS[method.solver](stage.problem, extent.passes, self.seed)
+            else:
+                points = follow(stage.problem, method, extent, self.seed, self.threads, self.say)
+        ended = not points[-1][0] >= extent.passes
+        result = asked | {"status": "ok", "extent": extent.passes, "ended": ended, "points": points}
+        if method.solver == "vr":
+            result["advantage"] = stage.problem.advantage
+        self.log.add(result)
+        curve = Curve.of(result)
+        self.say(
+            f"{stage.title}, {method.label}: {curve.passes[-1]:.4g} passes, suboptimality {curve.errors[-1]:.1e}, "
+            f"{curve.seconds[-1]:.3g} s"
+        )
+        return curve

@@ -1,0 +1,89 @@
+"""The paper's figures 1 to 3, and the same axes with methods that came before and after it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vrpca.experiments.reproduce.curves import TARGET, Curve, Extent, Method, Recorder, Stage
+
+OJA_FACTORS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # of c, in units of 1 / eigengap
+LOOKS = 30  # looks at a curve of Oja's, about
+SHORTEST = 30.0  # effective passes that an axis shows at least
+OTHER_STARTS = {"fig2": range(1, 10)}  # seeds of starts from which the quick methods run again
+MARGIN = 0.1  # of the axis, behind where VR-PCA reaches the target
+
+VR = Method("VR-PCA", "vr", {"step": "paper"})
+DIFFERENCE = Method("VR-PCA (difference)", "vr", {"step": "paper", "control": "difference"})
+PROJECTION = Method("VR-PCA (projection)", "vr", {"step": "paper", "control": "projection"})
+HYBRID = Method("hybrid", "hybrid", {"step": "paper"})
+POWER = Method("power iterations", "power")
+OJA = tuple(Method(f"Oja, c = {factor:g}/gap", "oja", step_by_gap=factor) for factor in OJA_FACTORS)
+KRYLOV = Method("krylov", "krylov", roomy=True)
+ACCELERATED = tuple(
+    Method(f"accelerated, cost={cost}", "accelerated", {"cost": cost}, shared_start=False, roomy=True)
+    for cost in ("time", "passes")
+)
+ARPACK = Method("ARPACK", "arpack")
+RANDOMIZED = Method("randomized SVD", "randomized", shared_start=False)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One plot: all curves on one data set, up to the end of its axis.
+
+    `again` holds VR-PCA, the hybrid and power iterations from other starts, which are not drawn.
+    """
+
+    title: str
+    k: int
+    end: float
+    curves: tuple[Curve, ...]
+    again: tuple[tuple[Curve, Curve, Curve], ...] = ()
+
+    @property
+    def ours(self) -> list[Curve]:
+        """VR-PCA, in all its forms."""
+        return self.of("vr")
+
+    @property
+    def rivals(self) -> list[Curve]:
+        """What the paper compares it with: Oja's algorithm with all steps, and power iterations."""
+        return self.of("oja", "power")
+
+    def of(self, *solvers: str) -> list[Curve]:
+        """The curves of some solvers."""
+        return [curve for curve in self.curves if curve.solver in solvers]
+
+
+def methods_for(figure: str, k: int) -> tuple[tuple[Method, ...], tuple[Method, ...]]:
+    """VR-PCA's forms, which say how long the axis is, and everybody else."""
+    if figure == "beyond":
+        return (VR if k == 1 else PROJECTION,), (HYBRID, POWER, KRYLOV, *ACCELERATED, ARPACK, RANDOMIZED)
+    ours = (VR,) if k == 1 else (DIFFERENCE, PROJECTION)
+    hybrid = () if figure == "fig1" else (HYBRID,)
+    return ours, (*hybrid, POWER, *OJA)
+
+
+def panel(figure: str, stage: Stage, recorder: Recorder, longest: float) -> Panel:
+    """All curves of one plot: VR-PCA down to the bottom, the others as far as it needs to the target."""
+    ours, others = methods_for(figure, stage.k)
+    curves = [recorder.curve(stage, method, Extent(longest)) for method in ours]
+    end = axis_end(curves)
+    stride = max(1, int(end // LOOKS))
+    curves += [recorder.curve(stage, method, Extent(end, stride)) for method in others]
+    again = []
+    for seed in OTHER_STARTS.get(figure, ()):
+        other = replace(recorder, seed=seed, say=lambda line: None)
+        vr, hybrid, power = (other.curve(stage, method, Extent(2 * end)) for method in (VR, HYBRID, POWER))
+        again.append((vr, hybrid, power))
+    return Panel(stage.title, stage.k, end, tuple(curves), tuple(again))
+
+
+def axis_end(ours: Sequence[Curve]) -> float:
+    """Where the axis ends: a little after the slowest form of VR-PCA has reached the target, or has ended."""
+    needed = max(curve.passes_to(TARGET) for curve in ours)
+    if math.isinf(needed):
+        needed = max(float(curve.passes[-1]) for curve in ours)
+    return max(SHORTEST, math.ceil(needed + MARGIN * needed))

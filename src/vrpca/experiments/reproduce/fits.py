@@ -1,0 +1,116 @@
+"""Straight lines through measurements, with the intervals that belong to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from vrpca.experiments.reproduce.curves import BOTTOM, Curve
+
+CONFIDENCE = 0.95
+EPOCH = 2.0  # effective passes of an epoch of VR-PCA
+
+
+@dataclass(frozen=True)
+class Line:
+    """A fitted line: slope, half the width of its 95% interval, intercept, R^2."""
+
+    slope: float
+    margin: float
+    intercept: float
+    r2: float
+
+    @property
+    def low(self) -> float:
+        """Lower end of the slope's interval."""
+        return self.slope - self.margin
+
+    @property
+    def high(self) -> float:
+        """Upper end of the slope's interval."""
+        return self.slope + self.margin
+
+    def __str__(self) -> str:
+        return f"{self.slope:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def line(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> Line:
+    """Least squares, with Student's interval for the slope.
+
+    >>> line([0, 1, 2, 3], [1, 3, 5, 7]).slope
+    2.0
+    """
+    fit = stats.linregress(x, y)
+    margin = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(x) - 2) * fit.stderr) if len(x) > 2 else float("inf")
+    return Line(float(fit.slope), margin, float(fit.intercept), float(fit.rvalue**2))
+
+
+def power_law(x: Sequence[float], y: Sequence[float]) -> Line:
+    """The exponent of y in x: a line through the logarithms.
+
+    >>> round(power_law([1, 10, 100], [3, 300, 30000]).slope, 6)
+    2.0
+    """
+    return line(np.log10(x), np.log10(y))
+
+
+def proportion(hits: int, trials: int) -> tuple[float, float]:
+    """Wilson's 95% interval of a probability.
+
+    >>> low, high = proportion(50, 100)
+    >>> 0.40 < low < 0.41 and 0.59 < high < 0.60
+    True
+    """
+    interval = stats.binomtest(hits, trials).proportion_ci(CONFIDENCE, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+@dataclass(frozen=True)
+class Decay:
+    """How a curve of VR-PCA falls, from a tenth of what its first epoch left down to the level of rounding.
+
+    Attributes
+    ----------
+    rate : float
+        Decades per epoch.
+    r2 : float
+        Of the line through log10 of the error over epochs.
+    r2_whole : float
+        Of a line through all looks after the first epoch, a plateau included.
+    decades : float
+        What the line spans.
+    burn_in : float
+        Epochs by which that line lies behind one that begins at the start, or where the first epoch has led to,
+        whichever is more: a plateau may come before the first gain, or after what is easily gained.
+    """
+
+    rate: float
+    r2: float
+    r2_whole: float
+    decades: float
+    burn_in: float
+
+
+def decay(curve: Curve) -> Decay | None:
+    """The fit of a curve; None where it has fewer than three points to fit."""
+    use = (curve.passes > 0) & (curve.errors >= BOTTOM)
+    if not use.any():
+        return None
+    epochs, logs = curve.passes[use] / EPOCH, np.log10(curve.errors[use])
+    below = np.flatnonzero(logs <= logs[0] - 1)
+    if len(below) == 0 or len(logs) - below[0] < 3:
+        return None
+    fall = line(epochs[below[0] :], logs[below[0] :])
+    span = float(logs[below[0]] - logs.min())
+    return Decay(-fall.slope, fall.r2, line(epochs, logs).r2, span, max(_behind(fall, curve, look) for look in (0, 1)))
+
+
+def _behind(fall: Line, curve: Curve, look: int) -> float:
+    """Epochs by which a falling line lies behind a point of the curve."""
+    if not fall.slope < 0:
+        return float("inf")
+    there = (np.log10(curve.errors[look]) - fall.intercept) / fall.slope
+    return max(0.0, float(there - curve.passes[look] / EPOCH))

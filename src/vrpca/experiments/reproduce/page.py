@@ -1,0 +1,104 @@
+"""The results as files: one section per experiment, and one Markdown page made of all that a folder holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from vrpca.errors import DataError
+from vrpca.experiments import summary
+from vrpca.experiments.reproduce.claims import Finding, passes_text
+from vrpca.experiments.reproduce.figures import Panel
+from vrpca.experiments.reproduce.fits import decay
+from vrpca.experiments.summary import Table
+
+ORDER = ("fig1", "fig1-paper", "fig2", "fig3", "scaling", "beyond")  # and their -tiny siblings, after them
+TARGETS = (1e-3, 1e-6, 1e-10)
+TITLE = "The paper's experiments, again"
+ABOUT = """Made by `vrpca reproduce` ([how to run it, and how it is measured](../../reproduction.md)). Each section
+sets the claims of Shamir's paper beside what was found; the verdicts are computed from the curves. Effective passes are
+counted as the paper counts them: 2 for an epoch of VR-PCA (m = n), 1 for n of Oja's steps, 1 for a power iteration.
+This library's first look at norms and means, one more pass, is not in them, nor are the looks that judge an iterate."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One experiment: what it says, what it rests on, and how it was made."""
+
+    stem: str
+    title: str
+    command: str
+    machine: str
+    findings: Sequence[Finding]
+    tables: Sequence[Table]
+    pictures: Sequence[str]
+    data: Sequence[str]
+
+    def markdown(self) -> str:
+        """The section as Markdown."""
+        parts = [f"## {self.title}", "", f"`{self.command}`", "", f"{self.machine}.", ""]
+        parts += [f"![{self.title}]({name})\n" for name in self.pictures if name.endswith(".png")]
+        parts += ["| the paper | found | verdict |", "| --- | --- | --- |"]
+        parts += [f"| {f.claim} | {'<br>'.join(f.found)} | **{f.verdict}** |" for f in self.findings]
+        parts += ["", *(table.markdown().replace("## ", "### ", 1) for table in self.tables)]
+        vectors = [name for name in self.pictures if not name.endswith(".png")]
+        return "\n".join([*parts, f"Numbers: {', '.join(f'[{name}]({name})' for name in (*self.data, *vectors))}.", ""])
+
+
+def panel_tables(panels: Sequence[Panel]) -> list[Table]:
+    """What each method needed, one table per plot."""
+    return [_panel_table(panel) for panel in panels]
+
+
+def _panel_table(panel: Panel) -> Table:
+    header = ["method", *(f"passes to {target:.0e}" for target in TARGETS), "last", "seconds"]
+    rows = [
+        [
+            curve.label,
+            *(passes_text(curve.passes_to(target)) for target in TARGETS),
+            f"{max(curve.errors[-1], 0.0):.0e} at {curve.passes[-1]:.4g}",
+            f"{curve.seconds[-1]:.3g}",
+        ]
+        for curve in panel.curves
+    ]
+    notes = []
+    for curve in panel.ours:
+        fit = decay(curve)
+        if fit is not None:
+            notes.append(f"{curve.label}: {fit.rate:.3g} decades per epoch, R^2 {fit.r2:.3f} over {fit.decades:.1f}")
+    return Table(panel.title, header, rows, notes)
+
+
+def write(section: Section, folder: Path) -> Path:
+    """Write a section, and the page anew with all sections that are there."""
+    summary.write_json(folder / f"{section.stem}.json", asdict(section))
+    sections = sorted(_sections(folder), key=lambda s: ORDER.index(s.stem) if s.stem in ORDER else len(ORDER))
+    path = folder / "reproduction.md"
+    summary.write_text(path, "\n".join([f"# {TITLE}", "", ABOUT, "", *(s.markdown() for s in sections)]))
+    return path
+
+
+def _sections(folder: Path) -> list[Section]:
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            given = json.loads(path.read_text())
+            findings = [Finding(**finding) for finding in given.pop("findings")]
+            tables = [Table(**table) for table in given.pop("tables")]
+            found.append(Section(**given, findings=findings, tables=tables))
+        except (ValueError, TypeError, KeyError) as error:
+            raise DataError(f"{path} is not a section of this page ({error}): use another --out.") from error
+    return found
+
+
+def write_curves(panels: Sequence[Panel], path: Path) -> None:
+    """All points of all curves, one line each."""
+    rows = [
+        {"data": panel.title, "k": panel.k, "method": curve.label, "passes": p, "suboptimality": e, "seconds": s}
+        for panel in panels
+        for curve in panel.curves
+        for p, e, s in zip(curve.passes, curve.errors, curve.seconds, strict=True)
+    ]
+    summary.write_csv(path, rows, ("data", "k", "method", "passes", "suboptimality", "seconds"))

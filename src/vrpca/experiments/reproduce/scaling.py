@@ -1,0 +1,353 @@
+"""The paper's claims about growth as measurements: what passes, rows and seconds do as one quantity changes.
+
+Every measurement is one row of numbers, stored under the study it belongs to and what was varied in it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+
+import vrpca
+from vrpca.experiments.measure import Log, Result, Say
+from vrpca.experiments.optimum import Optimum
+from vrpca.experiments.reproduce.curves import TARGET, Curve, Extent, Method, Problem, follow, iterates
+from vrpca.experiments.reproduce.fits import decay
+from vrpca.experiments.synthetic import PaperMatrix
+from vrpca.solvers.steps import Theory
+
+SAME = ("study", "setting")
+DELTA = 0.5  # Theorem 1's failure probability per epoch, in the sweep of the gap
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What is varied, and how often.
+
+    Attributes
+    ----------
+    seeds : int
+        Data sets, starts and draws per setting.
+    shape : tuple of int
+        Rows and columns, where they are not varied.
+    gaps : tuple of float
+        The paper's lambda.
+    theory_gaps : tuple of float
+        The same for runs with the parameters of Theorem 1, which take many steps.
+    rows : tuple of int
+        Numbers of rows.
+    starts : int
+        Random starts.
+    per_row, widths : tuple of int
+        Entries per row, and columns, of sparse data.
+    sparse_rows : int
+        Rows of sparse data.
+    norms : tuple of int
+        How many times more than the mean a heavy row holds of the sum of squares.
+    norms_shape : tuple of int
+        Rows and columns of the matrices with heavy rows.
+    """
+
+    seeds: int = 3
+    shape: tuple[int, int] = (4000, 60)
+    gaps: tuple[float, ...] = (0.002, 0.003, 0.0045, 0.0067, 0.01, 0.015, 0.023, 0.034, 0.05, 0.08, 0.12, 0.2)
+    theory_gaps: tuple[float, ...] = (0.03, 0.045, 0.067, 0.1, 0.15)
+    rows: tuple[int, ...] = (500, 1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000)
+    starts: int = 100
+    per_row: tuple[int, ...] = (5, 10, 20, 40, 80, 160)
+    widths: tuple[int, ...] = (1000, 4000, 16000, 64000, 256000)
+    sparse_rows: int = 20000
+    norms: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
+    norms_shape: tuple[int, int] = (3200, 25)
+
+
+TINY = Sweep(
+    seeds=2,
+    shape=(1000, 12),
+    gaps=(0.015, 0.03, 0.045, 0.09),
+    theory_gaps=(0.05, 0.1, 0.2),
+    rows=(250, 500, 4000, 16000),
+    starts=8,
+    per_row=(5, 20, 80),
+    widths=(500, 2000, 8000),
+    sparse_rows=2000,
+    norms=(1, 16),
+    norms_shape=(800, 12),
+)
+FIXED_GAP = 0.05  # where the gap is not varied
+STEPS = tuple(2.0 ** (j / 2) for j in range(-8, 11))  # in units of the paper's, where the best one is looked for
+LONG = 4.0  # the longest of them where rows are heavy
+CAP = 20_000.0  # effective passes that a run may take
+PATIENT = 120.0  # and one with a step that may be too long
+RESTARTS = (1, 2, 4)
+
+
+class Study:
+    """Measures what is not in the log yet, and writes it down."""
+
+    def __init__(self, log: Log, say: Say, threads: int):
+        self.log, self.say, self.threads = log, say, threads
+        self.results: list[Result] = []  # of this run; the log may hold those of another size
+
+    def measure(
+        self, study: str, setting: dict[str, Any], compute: Callable[..., dict[str, Any]], *arguments: Any
+    ) -> Result:
+        """One row: from the log, or computed now from these arguments."""
+        asked = {"study": study, "setting": setting}
+        known = self.log.find(asked)
+        if known is None:
+            known = asked | {"status": "ok"} | compute(*arguments)
+            self.log.add(known)
+        self.results.append(known)
+        return known
+
+    def rows(self, study: str) -> list[Result]:
+        """All rows of a study, what was varied beside what was found."""
+        return [r["setting"] | r for r in self.results if r["study"] == study]
+
+
+@lru_cache(maxsize=4)
+def problem_for(n: int, d: int, gap: float, seed: int, heavy: int = 0) -> Problem:
+    """The paper's matrix, in memory and in double precision."""
+    matrix = PaperMatrix(n, d, gap, seed, heavy)
+    return Problem(np.vstack(list(matrix.blocks(np.float64))), 1, matrix.optimum())
+
+
+def run(problem: Problem, method: Method, seed: int, threads: int, longest: float = CAP) -> Curve:
+    """The curve of one run."""
+    points = follow(problem, method, Extent(longest), seed, threads, lambda line: None)
+    return Curve.of({"method": {"label": method.label, "solver": method.solver}, "points": points})
+
+
+def summary(curve: Curve, n: int) -> dict[str, Any]:
+    """What a run needed: passes and rows to the target, and how straight its way was."""
+    found = decay(curve)
+    passes = curve.passes_to(TARGET)
+    return {
+        "passes": passes if math.isfinite(passes) else None,
+        "rows": passes * n if math.isfinite(passes) else None,
+        **({} if found is None else vars(found)),
+    }
+
+
+def vr(problem: Problem, step: float = 1.0, **options: Any) -> Method:
+    """VR-PCA with a multiple of the paper's step."""
+    n = problem.X.shape[0]
+    trace = float(np.sum(problem.X**2)) / n
+    return Method("VR-PCA", "vr", {"step": step / (trace * math.sqrt(n)), **options})
+
+
+# -------------------------------------------------------------------------------------------------------- studies
+
+
+def gap_study(study: Study, sweep: Sweep) -> None:
+    """Passes as the gap shrinks: with the paper's step, with the best one of a grid, and with Theorem 1's."""
+    n, d = sweep.shape
+    for seed in range(sweep.seeds):
+        for gap in sweep.gaps:
+            setting = {"n": n, "d": d, "gap": gap, "seed": seed}
+            study.measure("gap", setting, untuned, n, d, gap, seed, seed, study.threads)
+            study.measure("best step", setting, _best, n, d, gap, seed, study.threads)
+        for gap in sweep.theory_gaps:
+            setting = {"n": n, "d": d, "gap": gap, "seed": seed, "delta": DELTA}
+            study.measure("theorem 1", setting, _by_theorem, n, d, gap, seed, study.threads)
+    study.say("the gap has been varied")
+
+
+def untuned(n: int, d: int, gap: float, seed: int, start: int, threads: int) -> dict[str, Any]:
+    """One run with the paper's parameters on the matrix of a seed, from one of the random starts."""
+    problem = problem_for(n, d, gap, seed)
+    return summary(run(problem, vr(problem), start, threads), n)
+
+
+def _by_theorem(n: int, d: int, gap: float, seed: int, threads: int) -> dict[str, Any]:
+    problem = problem_for(n, d, gap, seed)
+    return summary(run(problem, theorem(problem, DELTA), seed, threads), n)
+
+
+def _best(n: int, d: int, gap: float, seed: int, threads: int) -> dict[str, Any]:
+    """The fewest passes over a grid of steps."""
+    problem = problem_for(n, d, gap, seed)
+    found: dict[str, Any] = {"step": None, "passes": None}
+    limit = CAP
+    for step in STEPS[STEPS.index(1.0) :]:
+        curve = run(problem, vr(problem, step), seed, threads, limit)
+        passes = curve.passes_to(TARGET)
+        if passes < (found["passes"] or math.inf):
+            found = {"step": step, **summary(curve, n)}
+            limit = 2 * passes  # who needs more has lost already
+    return found
+
+
+def theorem(problem: Problem, delta: float, epsilon: float = TARGET) -> Method:
+    """VR-PCA with the step and epoch length of Theorem 1."""
+    r = float((problem.X**2).sum(axis=1).max())
+    theory = Theory(gap=problem.optimum.gap, delta=delta, epsilon=epsilon, r=r)
+    return Method("VR-PCA", "vr", {"step": "theory", "theory": theory})
+
+
+def rows_study(study: Study, sweep: Sweep) -> None:
+    """Rows read as n grows, with one gap."""
+    d = sweep.shape[1]
+    for seed in range(sweep.seeds):
+        for n in sweep.rows:
+            setting = {"n": n, "d": d, "gap": FIXED_GAP, "seed": seed}
+            study.measure("rows", setting, untuned, n, d, FIXED_GAP, seed, seed, study.threads)
+    study.say("the number of rows has been varied")
+
+
+def starts_study(study: Study, sweep: Sweep) -> None:
+    """Many random starts on one matrix with a large gap and on one with a small one."""
+    n, d = sweep.shape
+    for gap in (FIXED_GAP, FIXED_GAP / 10):
+        for start in range(sweep.starts):
+            setting = {"n": n, "d": d, "gap": gap, "seed": 0, "start": start}
+            study.measure("starts", setting, untuned, n, d, gap, 0, start, study.threads)
+    study.say(f"{sweep.starts} random starts have been tried")
+
+
+def restarts_study(study: Study, sweep: Sweep) -> None:
+    """How often a run with too few epochs succeeds, alone and as the best of several."""
+    n, d = sweep.shape
+    needed = [row["passes"] / 2 for row in study.rows("starts") if row["gap"] == FIXED_GAP and row["passes"]]
+    epochs = int(np.quantile(needed, 0.4))
+    for restarts in RESTARTS:
+        for seed in range(sweep.starts):
+            setting = {"n": n, "d": d, "gap": FIXED_GAP, "epochs": epochs, "restarts": restarts, "seed": seed}
+            study.measure("restarts", setting, _best_of, n, d, epochs, restarts, seed, study.threads)
+    study.say(f"best of {', '.join(map(str, RESTARTS))} runs with {epochs} epochs each: tried")
+
+
+def _best_of(n: int, d: int, epochs: int, restarts: int, seed: int, threads: int) -> dict[str, Any]:
+    """The library's own `restarts`: the run with the largest objective counts."""
+    problem = problem_for(n, d, FIXED_GAP, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # there are too few epochs on purpose
+        found = vrpca.svd(
+            problem.X,
+            1,
+            solver="vr",
+            step=vr(problem).options["step"],
+            tol=0,
+            restarts=restarts,
+            max_passes=1 + restarts * (1 + 2 * epochs),
+            compute_u=False,
+            random_state=seed,
+            n_threads=threads,
+        )
+    return {"error": problem.optimum.suboptimality(found.Vt.T)}
+
+
+def theorem_study(study: Study, sweep: Sweep) -> None:
+    """How often a run with Theorem 1's parameters, from where it lets one start, keeps its promise."""
+    delta, epsilon, gap = 0.05, 1e-2, 0.3
+    n, d = 1000, 20
+    for seed in range(sweep.starts):
+        setting = {"n": n, "d": d, "gap": gap, "delta": delta, "epsilon": epsilon, "seed": seed}
+        study.measure("promise", setting, _promise, n, d, gap, delta, epsilon, seed)
+    study.say("runs by Theorem 1 have been tried")
+
+
+def _promise(n: int, d: int, gap: float, delta: float, epsilon: float, seed: int) -> dict[str, Any]:
+    """1 - <w, v_1>^2 after the theorem's number of epochs, from a start at 45 degrees."""
+    problem = problem_for(n, d, gap, 0)
+    v = problem.optimum.vectors[:, 0]
+    g = np.random.default_rng(seed).standard_normal(d)
+    g -= (g @ v) * v
+    method = theorem(problem, delta, epsilon)
+    epochs = method.options["theory"].plan(method.options["theory"].r)[2]
+    steps = iterates(problem, problem.view(1), method, seed, start=(v + g / np.linalg.norm(g))[:, None])
+    for _ in range(epochs + 1):
+        it = next(steps)
+    return {"error": 1 - float(it.W[:, 0] @ v) ** 2}
+
+
+def cost_study(study: Study, sweep: Sweep) -> None:
+    """Seconds of an epoch as rows get denser, and as they get longer with as many entries."""
+    middle = sweep.per_row[len(sweep.per_row) // 2]
+    settings = [(per_row, sweep.widths[len(sweep.widths) // 2]) for per_row in sweep.per_row]
+    settings += [(middle, width) for width in sweep.widths]
+    for per_row, width in dict.fromkeys(settings):
+        setting = {"n": sweep.sparse_rows, "d": width, "per_row": per_row}
+        study.measure("cost", setting, _cost, sweep.sparse_rows, width, per_row)
+    study.say("an epoch on sparse data has been timed")
+
+
+def _cost(n: int, d: int, per_row: int, epochs: int = 6) -> dict[str, Any]:
+    """The best time of a few epochs on one thread."""
+    rng = np.random.default_rng([n, d, per_row])
+    entries = n * per_row
+    columns = rng.integers(d, size=entries)
+    X = sp.csr_matrix((rng.random(entries), columns, np.arange(0, entries + 1, per_row)), shape=(n, d))
+    X.sum_duplicates()
+    problem = Problem(X, 1, Optimum(np.ones(1), np.zeros((d, 1)), 0.0, lambda E: 0.0))
+    steps, times = iterates(problem, problem.view(1), Method("VR-PCA", "vr", {"step": "paper"}), 0), []
+    next(steps)
+    for _ in range(epochs):
+        began = time.perf_counter()
+        next(steps)
+        times.append(time.perf_counter() - began)
+    return {"entries": int(X.nnz), "seconds": min(times)}
+
+
+def norms_study(study: Study, sweep: Sweep) -> None:
+    """The step with the fastest decay, and the decay with the paper's, as some rows get heavier; the spectrum stays."""
+    n, d = sweep.norms_shape
+    for sampling in ("uniform", "norm"):
+        for ratio in sweep.norms:
+            for seed in range(sweep.seeds):
+                setting = {"n": n, "d": d, "gap": 0.16, "ratio": ratio, "sampling": sampling, "seed": seed}
+                study.measure("norms", setting, _steps, n, d, ratio, sampling, seed, study.threads)
+    study.say("the norms of the rows have been varied")
+
+
+def _steps(n: int, d: int, ratio: int, sampling: str, seed: int, threads: int) -> dict[str, Any]:
+    problem = problem_for(n, d, 0.16, seed, n // (2 * ratio))
+    squares = (problem.X**2).sum(axis=1)
+    rates = {step: _rate(problem, step, sampling, seed, threads) for step in STEPS if step <= LONG}
+    return {
+        "largest": float(squares.max() / squares.mean()),
+        "best": max(rates, key=lambda step: rates[step]),
+        "rate": max(rates.values()),
+        "rate_of_the_paper": rates[1.0],
+    }
+
+
+def _rate(problem: Problem, step: float, sampling: str, seed: int, threads: int) -> float:
+    """Decades per epoch on the way to the target; 0 if it is not reached."""
+    curve = run(problem, vr(problem, step, sampling=sampling), seed, threads, PATIENT)
+    found = decay(curve)
+    return 0.0 if found is None or math.isinf(curve.passes_to(TARGET)) else found.rate
+
+
+STUDIES: tuple[Callable[[Study, Sweep], None], ...] = (
+    gap_study,
+    rows_study,
+    starts_study,
+    restarts_study,
+    theorem_study,
+    cost_study,
+    norms_study,
+)
+
+
+def columns_of(rows: Sequence[Result], x: str, y: str) -> tuple[list[float], list[float]]:
+    """Two columns of numbers, of the rows that have both."""
+    both = [(row[x], row[y]) for row in rows if row.get(x) is not None and row.get(y) is not None]
+    return [a for a, _ in both], [b for _, b in both]
+
+
+def cost_sweeps(rows: Sequence[Result]) -> tuple[list[Result], list[Result]]:
+    """The rows of the study of cost by what was varied in them: entries per row, and columns."""
+    by_width = [r for r in rows if sum(other["per_row"] == r["per_row"] for other in rows) > 1]
+    common = max({r["d"] for r in rows}, key=lambda d: sum(r["d"] == d for r in rows))
+    return [r for r in rows if r["d"] == common], by_width

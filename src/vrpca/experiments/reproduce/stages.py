@@ -1,0 +1,168 @@
+"""The data of the figures: the paper's synthetic matrices, MNIST and RCV1, each prepared when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from vrpca.data.files import open_data
+from vrpca.errors import DataError, OptionError
+from vrpca.experiments.datasets import UNCENTRED, content_key, gaussian, load, paper_rows, standardised, stored
+from vrpca.experiments.measure import Say
+from vrpca.experiments.reproduce.curves import Problem, Stage
+from vrpca.experiments.synthetic import PaperMatrix
+from vrpca.experiments.truth import optimum
+
+GAPS = (0.16, 0.05, 0.016, 0.005, 0.0016, 0.0005)  # the paper's lambda
+TINY_GAPS = GAPS[:3]
+MNIST, RCV1 = "MNIST", "RCV1"
+BLOCK_K = {MNIST: 6, RCV1: 3}  # components of figure 3
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the figures are: the synthetic matrices, their type, and the passes that VR-PCA may take."""
+
+    name: str
+    n: int
+    d: int
+    dtype: str
+    longest: float
+
+    @property
+    def tiny(self) -> bool:
+        """Whether everything is to be done in seconds."""
+        return self.name == "tiny"
+
+
+SIZES = {
+    size.name: size
+    for size in (
+        Size("tiny", 2_000, 100, "float64", 5_000),
+        Size("default", 20_000, 300, "float64", 5_000),
+        Size("paper", 200_000, 10_000, "float32", 1_000),
+    )
+}
+
+
+def size_named(name: str) -> Size:
+    """The size of this name, or an error."""
+    if name not in SIZES:
+        raise OptionError(f"--size {name} is not known: use {', '.join(SIZES)}.")
+    return SIZES[name]
+
+
+# ------------------------------------------------------------------------------------------------- synthetic data
+
+
+@contextmanager
+def synthetic(size: Size, gap: float, folder: Path, keep: bool, say: Say) -> Iterator[Stage]:
+    """The paper's matrix for one lambda: a mapped file, checked, that is removed in the end unless it is to be kept."""
+    matrix = PaperMatrix(size.n, size.d, gap)
+    paths: list[Path] = []
+
+    def prepare() -> Problem:
+        X, path = _mapped(matrix, size.dtype, folder, say)
+        paths.append(path)
+        return Problem(X, 1, matrix.optimum())
+
+    stage = Stage(f"lambda = {gap:g}", {"set": "synthetic", "dtype": size.dtype, **asdict(matrix)}, 1, prepare)
+    try:
+        yield stage
+    finally:
+        stage.forget()
+        for path in paths if not keep else ():
+            path.unlink(missing_ok=True)
+
+
+def _mapped(matrix: PaperMatrix, dtype: str, folder: Path, say: Say) -> tuple[np.ndarray, Path]:
+    stem = f"synthetic-{matrix.n}x{matrix.d}-{dtype}-{matrix.gap:g}-{matrix.seed}"
+    data = stored(stem, folder, lambda: paper_rows(matrix, np.dtype(dtype)), UNCENTRED)
+    X = load(data.path, mapped=True)
+    found = matrix.check(X)
+    say(
+        f"lambda = {matrix.gap:g}: {matrix.n} x {matrix.d} {dtype}, spectrum as asked for (leading residual "
+        f"{found.residual:.0e}, trace off by {found.excess:.0e})"
+    )
+    return X, Path(data.path)
+
+
+# ------------------------------------------------------------------------------------------------------ real data
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where the real data are; None for scikit-learn's fetchers, or for stand-ins at the tiny size."""
+
+    mnist: Path | None = None
+    rcv1: Path | None = None
+
+
+def real(files: Files, size: Size, ks: dict[str, int]) -> Iterator[Stage]:
+    """MNIST and RCV1, or what stands in for them, each with its number of components."""
+    recipes = {MNIST: (files.mnist, _mnist), RCV1: (files.rcv1, _rcv1)}
+    for name, k in ks.items():
+        path, make = recipes[name]
+        title, X = make(path, size.tiny)
+        data = {"set": title, "key": content_key(X)}
+        yield Stage(f"{title}, k = {k}", data, k, _problem(X, k))
+
+
+def _problem(X: Any, k: int) -> Callable[[], Problem]:
+    return cache(lambda: Problem(X, k, optimum(X, k)))
+
+
+def _mnist(path: Path | None, tiny: bool) -> tuple[str, np.ndarray]:
+    if path is not None:
+        return MNIST, standardised(_matrix(path))
+    if tiny:
+        rows = gaussian(5000, 0.85 ** np.arange(40), dtype=np.float64)
+        return "generated pixels (for MNIST)", standardised(np.vstack(list(rows.blocks)))
+    return MNIST, standardised(fetched(MNIST))
+
+
+def _rcv1(path: Path | None, tiny: bool) -> tuple[str, sp.csr_matrix]:
+    if path is None and tiny:
+        return "generated words (for RCV1)", topics(6000)
+    X = sp.csr_matrix(fetched(RCV1) if path is None else _matrix(path), dtype=np.float64)
+    return RCV1, X[:, np.unique(X.indices)]  # empty columns are left out, as in the paper's Appendix A
+
+
+def topics(n: int, words: int = 15, per_row: int = 12, seed: int = 0) -> sp.csr_matrix:
+    """Sparse rows, each with words of one of 20 topics, which are not equally popular."""
+    rng = np.random.default_rng(seed)
+    popularity = 0.75 ** np.arange(20)
+    topic = rng.choice(20, size=n, p=popularity / popularity.sum())
+    columns = (topic[:, None] * words + rng.integers(words, size=(n, per_row))).ravel()
+    X = sp.csr_matrix((np.ones(n * per_row), columns, np.arange(0, n * per_row + 1, per_row)), shape=(n, 20 * words))
+    X.sum_duplicates()
+    return X
+
+
+def _matrix(path: Path) -> Any:
+    X = open_data(path)
+    if X.ndim != 2 or 0 in X.shape or X.dtype.kind not in "fiub":
+        raise DataError(f"{path} holds {X.dtype} of shape {X.shape}: a matrix of real numbers is needed.")
+    return X
+
+
+def fetched(name: str) -> Any:
+    """MNIST or RCV1 (its 781265 test documents) by scikit-learn's fetchers, or an error that says what to do."""
+    from sklearn.datasets import fetch_openml, fetch_rcv1
+
+    try:
+        if name == MNIST:
+            return fetch_openml("mnist_784", version=1, as_frame=False).data
+        return fetch_rcv1(subset="test").data
+    except OSError as error:  # no network is an OSError, too
+        raise DataError(
+            f"{name} could not be fetched ({' '.join(str(error).split())}): connect to the network, or pass "
+            f"--{name.lower()} with a file that holds it (.npz or .npy, dense or sparse)."
+        ) from error

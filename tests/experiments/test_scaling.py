@@ -1,0 +1,93 @@
+"""The scaling study at the tiny size: exponents where the theory wants them, rows that are stored, files written."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from vrpca import cli
+from vrpca.experiments.measure import Log
+from vrpca.experiments.reproduce import drawing, scaling, scaling_claims
+from vrpca.experiments.reproduce.commands import reproduce
+from vrpca.experiments.reproduce.scaling import SAME, STUDIES, TINY, Study
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One run, on which all tests look."""
+    out = tmp_path_factory.mktemp("scaling")
+    reproduce("scaling", size="tiny", out=out, threads=1, quiet=True)
+    return out
+
+
+@pytest.fixture(scope="module")
+def study(folder):
+    again = Study(Log(folder / "scaling.jsonl", resume=True, same=SAME), print, 1)
+    for part in STUDIES:
+        part(again, TINY)
+    return again
+
+
+def test_convergence_is_exponential(study):
+    rows = [r for name in ("gap", "rows", "starts") for r in study.rows(name)]
+    assert np.mean([r["r2"] >= 0.98 and r["decades"] >= 6 for r in rows]) >= 0.9
+    assert all(r["passes"] is not None for r in rows)
+
+
+def test_exponents_of_the_gap(study):
+    """1 with the paper's step, 2 with Theorem 1's parameters: these are what the formulas for step and epochs give."""
+    assert 0.7 < scaling_claims.gap_exponent(study.rows("gap")).slope < 1.2
+    assert 1.4 < scaling_claims.gap_exponent(study.rows("theorem 1")).slope < 2.4
+
+
+def test_exponents_of_n(study):
+    few, many = scaling_claims.halves(study.rows("rows"))
+    slopes = [scaling_claims.power_law(*scaling.columns_of(part, "n", "rows")).slope for part in (few, many)]
+    assert 0.2 < slopes[0] < 0.9 and 0.5 < slopes[1] < 1.2
+
+
+def test_restarts_help(study):
+    hits = {
+        number: sum(r["error"] <= 1e-10 for r in study.rows("restarts") if r["restarts"] == number)
+        for number in scaling.RESTARTS
+    }
+    assert hits[4] >= hits[1] and hits[4] > TINY.starts / 2
+
+
+def test_the_theorem_keeps_its_promise(study):
+    assert all(r["error"] <= r["epsilon"] for r in study.rows("promise"))
+
+
+def test_heavy_rows_slow_uniform_draws_down_and_not_those_by_norm(study):
+    def rate(sampling, ratio):
+        found = [r["rate"] for r in study.rows("norms") if (r["sampling"], r["ratio"]) == (sampling, ratio)]
+        return np.mean(found)
+
+    assert rate("uniform", 16) < 0.8 * rate("uniform", 1)
+    assert rate("norm", 16) > 0.8 * rate("norm", 1)
+
+
+def test_files(folder):
+    page = (folder / "reproduction.md").read_text()
+    for word in ("open question", "95% interval", "burn-in", "amplify", "scaling-gap.csv"):
+        assert word in page
+    for ending in ("png", "svg", "json", "jsonl"):
+        assert (folder / f"scaling.{ending}").stat().st_size > 1000
+    rows = list(csv.DictReader((folder / "scaling-gap.csv").read_text().splitlines()))
+    assert len(rows) == TINY.seeds * len(TINY.gaps) and {"gap", "passes", "rate", "r2"} <= set(rows[0])
+
+
+def test_rows_of_another_size_do_not_count(folder):
+    other = Study(Log(folder / "scaling.jsonl", resume=True, same=SAME), print, 1)
+    assert other.rows("gap") == [] and len(other.log.results) > 50
+    other.measure("gap", {"n": 1, "d": 1, "gap": 0.1, "seed": 0}, lambda passes: {"passes": passes}, 7.0)
+    assert [row["passes"] for row in other.rows("gap")] == [7.0]
+
+
+def test_nothing_is_measured_twice(folder, monkeypatch, capsys):
+    monkeypatch.setattr(scaling, "run", lambda *a: pytest.fail("measured again"))
+    monkeypatch.setattr(scaling, "iterates", lambda *a: pytest.fail("measured again"))
+    monkeypatch.setattr(drawing, "scaling", lambda *a: [])
+    arguments = ["reproduce", "scaling", "--size", "tiny", "--out", str(folder), "--threads", "1", "--resume", "-q"]
+    assert cli.run(arguments) == 0
+    assert "scaling: the convergence is exponential, after the burn-in: " in capsys.readouterr().out
