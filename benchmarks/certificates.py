@@ -1,12 +1,14 @@
 """Certificates against the truth: many small random problems, each solved once and compared with LAPACK in float64.
 
-usage: OPENBLAS_NUM_THREADS=1 python benchmarks/certificates.py [--cases N] [--seed S] [--out FILE] [--only CASE ...]
+usage: OPENBLAS_NUM_THREADS=1 python benchmarks/certificates.py [--cases N] [--seed S] [--failure P] [--out FILE]
+       [--only CASE ...]
 
 A case draws a spectrum, a shape, a type, a scale, a solver and a tolerance from its number alone, so that ``--only``
 runs any of them again. The truth is ``1 - tr(V A V^T) / (lambda_1 + ... + lambda_k)``, written as a sum of terms that
 cannot be negative and evaluated in float64 on the same data. A certificate is wrong where the truth is larger by more
 than 1e-14, the rounding of the truth itself; its looseness is certificate / truth, where the truth is above 1e-15.
-The page that is printed is Markdown; ``--out`` saves it too.
+With ``--failure`` certificates of kind `probabilistic` are asked for, with that failure probability. The page that is
+printed is Markdown; ``--out`` saves it too.
 """
 
 from __future__ import annotations
@@ -108,12 +110,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=1200, help="number of cases")
     parser.add_argument("--seed", type=int, default=0, help="which cases")
+    parser.add_argument("--failure", type=float, help="failure probability of probabilistic certificates")
     parser.add_argument("--out", type=Path, help="file for the page")
     parser.add_argument("--only", type=int, nargs="+", metavar="CASE", help="run these case numbers only")
     options = parser.parse_args()
     first = options.seed * PER_SEED
     began = time.perf_counter()
-    findings = study(options.only or range(first, first + options.cases))
+    findings = study(options.only or range(first, first + options.cases), options.failure)
     page = report(findings, time.perf_counter() - began)
     if options.only:
         page = table(DETAILS, [details(f) for f in findings])
@@ -122,11 +125,11 @@ def main() -> None:
         options.out.write_text(page + "\n")
 
 
-def study(numbers: Iterable[int]) -> list[Finding]:
-    """Solve the cases with these numbers."""
+def study(numbers: Iterable[int], failure: float | None) -> list[Finding]:
+    """Solve the cases with these numbers; with a failure probability, `probabilistic` certificates are asked for."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return [examine(make_case(number)) for number in numbers]
+        return [examine(make_case(number), failure) for number in numbers]
 
 
 # --------------------------------------------------------------------------------------------------------- cases
@@ -278,8 +281,9 @@ def _with_hidden_row(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
 # --------------------------------------------------------------------------------------------------------- truth
 
 
-def examine(case: Case) -> Finding:
+def examine(case: Case, failure: float | None) -> Finding:
     """Solve a case and compare."""
+    proof = {} if failure is None else {"certificate": "probabilistic", "failure_probability": failure}
     kept = replace(case, X=None)
     name, _, cost = case.solver.partition("/")
     decompose = vrpca.pca if case.center else vrpca.svd
@@ -295,6 +299,7 @@ def examine(case: Case) -> Finding:
             max_passes=300,
             n_threads=1,
             random_state=case.number,
+            **proof,
         )
     except (vrpca.DataError, vrpca.OptionError, TimeoutError) as error:
         return Finding(kept, error=f"{type(error).__name__}: {error}")

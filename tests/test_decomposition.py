@@ -26,6 +26,9 @@ from solvers.problems import (
     with_eigenvalues,
 )
 from vrpca import Status
+from vrpca.data.source import as_source
+from vrpca.plan import make_plan
+from vrpca.settings import checked_options
 
 X = small_counts()
 
@@ -384,3 +387,47 @@ def test_passes_are_saved_where_a_memory_map_does_not_fit(memory, saved, monkeyp
     found = vrpca.svd(np.load(tmp_path / "X.npy", mmap_mode="r"), 2, random_state=0, compute_u=False)
     assert ("passes are to be saved" in found.reason) == saved
     assert found.converged and (found.n_passes <= 4 or not saved)
+
+
+# --------------------------------------------------------------------------------------------------- which side of X
+
+LAYOUTS = {
+    "C": np.ascontiguousarray,
+    "F": np.asfortranarray,
+    "csr": sp.csr_array,
+    "csc": sp.csc_array,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(60, 30), (30, 60)])
+def test_data_are_walked_as_they_are_stored(shape, layout, rng):
+    """Solvers that do not care what a row is take the side that need not be put together."""
+    X = rng.standard_normal(shape) * (rng.random(shape) < 0.5)
+    source = as_source(LAYOUTS[layout](X))
+    options = checked_options({"solver": "accelerated", "cost": "time"})
+    assert make_plan(options, source, 2, False).transpose == (layout in ("F", "csc"))
+    assert make_plan(options | {"solver": "gram"}, source, 2, False).transpose == (shape[1] > shape[0])
+
+
+def test_vectors_are_not_longer_than_the_data():
+    """A hundred thousand rows with next to nothing in them: their columns are gathered after all."""
+    X = sp.csc_array(([1.0, 2.0, 3.0], ([5, 70_000, 99_999], [0, 1, 2])), shape=(100_000, 3))
+    options = checked_options({"solver": "accelerated", "cost": "time"})
+    assert not make_plan(options, as_source(X), 1, False).transpose
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(90, 40), (40, 90)])
+@pytest.mark.parametrize("center", [False, True])
+def test_every_layout_gives_the_same_answer(layout, shape, center, rng):
+    X = 1 + rng.standard_normal(shape) * 0.8 ** np.arange(shape[1])
+    weights = rng.uniform(0.5, 2, shape[0])
+    found = vrpca.svd(
+        LAYOUTS[layout](X), 3, center=center, sample_weight=weights, solver="accelerated", tol=1e-12, random_state=0
+    )
+    Z = X - np.average(X, axis=0, weights=weights) if center else X
+    U, s, Vt = np.linalg.svd(np.sqrt(weights)[:, None] * Z, full_matrices=False)
+    np.testing.assert_allclose(found.s, s[:3], rtol=1e-10)
+    np.testing.assert_allclose(np.abs(np.sum(found.Vt * Vt[:3], axis=1)), 1, atol=1e-9)
+    np.testing.assert_allclose(np.abs(np.sum(found.U * U[:, :3], axis=0)), 1, atol=1e-9)

@@ -35,9 +35,22 @@ def make_plan(options: SolveOptions, source: Source, k: int | float, fraction: b
     name, reason = _chosen(options, task)
     solver, least = SOLVERS[name], 1 if fraction else int(k)
     columns = min(least + extra_columns(options, least, name), source.shape[1])
+    return Plan(solver, name, reason, least, columns, _transposed(solver, source), task)
+
+
+def _transposed(solver: type[Solver], source: Source) -> bool:
+    """Whether to work on the transpose: as the data are stored, unless the shape matters more.
+
+    It does for `gram`, whose matrix is that of the shorter side; for solvers that draw rows, which want many; and for
+    vectors with more entries than the data.
+    """
     n, d = source.shape
-    wide_at = 1.0 if solver.forms_gram else getattr(source, "wide_at", 1.0)
-    return Plan(solver, name, reason, least, columns, d > wide_at * n, task)
+    columnwise = getattr(source, "columnwise", None)
+    if solver.forms_gram:
+        return d > n
+    if columnwise is None or solver.draws_rows:
+        return d > getattr(source, "wide_at", 1.0) * n
+    return columnwise if stored_entries(source) >= (n if columnwise else d) else d > n
 
 
 def _chosen(options: SolveOptions, task: Task) -> tuple[str, str]:

@@ -112,7 +112,8 @@ class ArraySource(Pieces):
         self.slow_to_read = on_disk(X) and X.nbytes > physical_memory() / 2
         self.whole = X.dtype == dtype and X.dtype.isnative and X.flags.c_contiguous and X.flags.aligned
         rows = X.shape[0] if self.whole else rows_that_fit(X.shape[1], dtype)
-        run = 1 if abs(X.strides[1]) <= abs(X.strides[0]) else columnwise_run(X.dtype)
+        self.columnwise = abs(X.strides[1]) > abs(X.strides[0])
+        run = columnwise_run(X.dtype) if self.columnwise else 1
         super().__init__((X.shape[0], X.shape[1]), dtype, rows, self._piece, None if on_disk(X) else run)
 
     def _piece(self, piece: Numbers) -> np.ndarray:
@@ -143,6 +144,7 @@ def sparse_source(X: Any) -> Source:
 class CsrSource(Pieces):
     """A CSR matrix: one block where it is float32 or float64, else the values are converted piece by piece."""
 
+    columnwise = False
     wide_at = 4.0  # rows of the transpose have to be gathered: worth it only far from square
 
     def __init__(self, X: Any):
@@ -187,6 +189,7 @@ class CsrSource(Pieces):
 class CscSource(Pieces):
     """A CSC matrix: rows are gathered into CSR blocks, an eighth of the matrix at a time."""
 
+    columnwise = True
     wide_at = 4.0
 
     def __init__(self, X: Any):

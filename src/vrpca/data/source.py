@@ -24,8 +24,10 @@ class Source(Protocol):
         Rows and columns.
     dtype : numpy.dtype
         float32 or float64: the type of the blocks.
+    columnwise : bool, optional
+        Whether entries of a column, not of a row, lie together: the transposed matrix is then the cheaper one to walk.
     wide_at : float, optional
-        How many columns per row make the transposed matrix the cheaper one to work on; 1 if absent.
+        How many columns per row make the transposed matrix the better one to draw rows of; 1 if absent.
     entries : int, optional
         Number of stored entries of sparse data.
     slow_to_read : bool, optional

@@ -28,6 +28,8 @@ class Solver:
         Whether its iterates come with ``P = Z W``; else another reading makes it in the end.
     forms_gram : bool
         Whether it works on A itself, summed up while the moments are read.
+    draws_rows : bool
+        Whether it takes steps with rows drawn at random, so that it matters what a row is.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Solver:
     step_rule: Step | None = None
     projects: bool = True
     forms_gram: bool = False
+    draws_rows: bool = False
 
     def __init__(self, view: View, options: Options):
         self.options = options
@@ -86,6 +89,7 @@ class Stochastic(Solver):
     """A solver that takes m steps with rows drawn at random between two snapshots."""
 
     step_rule: Step
+    draws_rows = True
 
     def __init__(self, view: View, options: Options):
         super().__init__(view, options)
