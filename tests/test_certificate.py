@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 import vrpca
+from helpers import random_orthonormal
 from solvers.problems import lapack, orthonormal, suboptimality, with_eigenvalues
-from vrpca.certificate import certify
+from vrpca.certificate import Probe, certify
 
 SPECTRA = {
     "geometric": lambda d, rng: rng.uniform(0.3, 0.95) ** np.arange(d),
@@ -236,3 +237,25 @@ def test_the_kind_is_always_named():
     X = problem("geometric", 0)
     assert vrpca.svd(X, 2, solver="gram").certificate.kind == "exact"
     assert vrpca.svd(X, 2, solver="vr", random_state=0).certificate.kind == "estimated"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_probe_that_is_followed_for_long_keeps_its_images(seed):
+    """Images are combined from images: in float32 they may drift, and are then made anew."""
+    rng = np.random.default_rng(seed)
+    values = np.r_[0.43, 0.0096, np.full(60, 0.0094)]
+    values /= values.sum()
+    Q = random_orthonormal(62, 62, rng)
+    A = ((Q * values) @ Q.T).astype(np.float32)
+    W = Q[:, :1].astype(np.float32)
+    U = A @ W
+    theta = np.array([float(W[:, 0] @ U[:, 0])])
+    probe = Probe(62, np.dtype(np.float32), rng)
+    bounds = []
+    for _ in range(400):
+        probe.update(A @ probe.column, W, U, theta)
+        bounds.append(probe.bound(theta))
+    bounds = np.array(bounds)
+    assert np.isfinite(probe.pairs).all()
+    assert (bounds >= values[1] * (1 - 1e-5)).all() and (bounds <= 1 - theta[0] + 1e-6).all()
+    assert np.mean(bounds < 1.05 * values[1]) > 0.8

@@ -136,13 +136,23 @@ class Probe:
         C, D = (S @ W).astype(float), (S @ U).astype(float)  # S' = S - C W^T, A S' = A S - C U^T
         M = G[:, :3] - C @ C.T
         H = G[:, 3:] - C @ D.T - D @ C.T + (C * theta) @ C.T
-        T, values = _leading_pairs(M, H, float(np.finfo(W.dtype).eps))
+        eps = float(np.finfo(W.dtype).eps)
+        T, values = _leading_pairs(M, H, eps)
         if T is None:  # nothing is left outside W
             self.value = self.residual = 0.0
             self.pairs[[0, 1, 3, 4]] = 0
             return
         self.value = float(values[0])
-        self._combine(C, D, W, U, theta, _kept(T[:, 0], M))
+        if self.value > 2 * max(0.0, 1 - float(theta.sum())) + eps:  # tr A = 1: the images have drifted
+            self._multiply_again()
+            return
+        self._combine(C, D, W, U, theta, _kept(T[:, 0], M, eps))
+
+    def _multiply_again(self) -> None:
+        """Begin again with the vector's own product: images that are combined again and again lose what they are."""
+        self.column[:] = self.pairs[0]
+        self.pairs[[0, 1, 3, 4]] = 0
+        self.value, self.residual, self.looks = 0.0, np.inf, 0
 
     def _combine(
         self, C: np.ndarray, D: np.ndarray, W: np.ndarray, U: np.ndarray, theta: np.ndarray, Y: np.ndarray
@@ -204,8 +214,12 @@ def _times_tall(L: np.ndarray, W: np.ndarray) -> np.ndarray:
     return np.outer(L, W) if W.shape[1] == 1 else L @ W.T
 
 
-def _kept(y: np.ndarray, M: np.ndarray) -> np.ndarray:
-    """Coefficients of the new vector and, at length 1, of the direction it was reached by (all but the old vector)."""
+def _kept(y: np.ndarray, M: np.ndarray, eps: float) -> np.ndarray:
+    """Coefficients of the new vector and, at length 1, of the direction it was reached by (all but the old vector).
+
+    A direction that is nothing but rounding is none.
+    """
     step = np.append(0.0, y[1:])
     square = step @ M @ step
-    return np.vstack([y, step / np.sqrt(square) if square > 0 else step])
+    there = square > 100 * eps * (step**2 @ np.diag(M))
+    return np.vstack([y, step / np.sqrt(square) if there else np.zeros_like(step)])
