@@ -92,9 +92,9 @@ def _rounding(theta: np.ndarray, norms: np.ndarray, k: int, mu: float, eps: floa
 
     The sizes were found over some thousand generated cases (`benchmarks/certificates.py`).
     """
-    E = eps * np.maximum(8 * np.abs(theta[:k]), 0.5 * theta[0])
+    E = eps * np.maximum(8 * np.abs(theta[:k]), theta[0])
     gap = np.maximum(theta[:k] - np.append(theta, mu)[k], np.finfo(float).tiny)
-    return float((E * np.minimum(1.0, (2 * norms + E) / gap)).sum() / theta[:k].sum())
+    return float((E * np.minimum(1.0, 2 * (norms + E) / gap)).sum() / theta[:k].sum())
 
 
 def _angles(theta: np.ndarray, norms: np.ndarray, k: int, mu: float) -> np.ndarray:
@@ -181,14 +181,15 @@ class Probe:
         return estimate_outside(self.value, self.residual, self.looks, theta)
 
 
-def estimate_outside(value: float, residual: float, looks: int, theta: np.ndarray) -> float:
+def estimate_outside(value: float, residual: float, looks: int, theta: np.ndarray, share: float = 1.0) -> float:
     """Estimate of lambda_max outside W: Ritz value plus residual, never above the trace that W leaves (tr A = 1).
 
     The first looks from a random start say little: until there are three, only the trace counts, and a young
-    residual counts more than once.
+    residual counts more than once; the more so where a look follows only a share of the vectors.
     """
     left = max(0.0, 1.0 - float(theta.sum()))
-    return left if looks < 3 else min(value + residual * (1 + 3 / looks), left)
+    young = looks < 3 or looks * share < 1
+    return left if young else min(value + residual * (1 + 3 / (looks * share)), left)
 
 
 def _leading_pairs(M: np.ndarray, H: np.ndarray, eps: float) -> tuple[np.ndarray | None, np.ndarray]:

@@ -142,7 +142,8 @@ class Lanczos(Solver):
         if size >= self.order or l == size:
             mu, kind = (float(theta[l]) if l < size else 0.0), "exact"
         else:
-            mu = estimate_outside(float(theta[l]), float(np.sqrt(G[l, l])), self.looks, theta[:l])
+            share = min(1.0, self.block / (l + 1))
+            mu = estimate_outside(float(theta[l]), float(np.sqrt(G[l, l])), self.looks, theta[:l], share)
             kind = "estimated"
         self.last = Pending(
             lambda: (coefficients @ self.S[:size]).T,
