@@ -30,6 +30,8 @@ from vrpca.solvers import SOLVERS
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 ROWS = 8192  # rows whose scores are computed at a time
+# what the parser raises, whether it is click or typer's own copy of it
+PARSER_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 HEADER = ("component", "variance", "ratio", "cumulative", "residual")
 
 app = typer.Typer(
@@ -66,9 +68,7 @@ def run(arguments: Sequence[str]) -> int:
         return _interrupted()
     except (ValueError, OSError, MemoryError, ImportError) as error:
         return _complain(str(error) or type(error).__name__, BAD_INPUT)
-    except Exception as error:
-        if not hasattr(error, "format_message"):  # not one of the parser's own: a bug, to be seen in full
-            raise
+    except PARSER_ERROR as error:
         return _complain(error.format_message(), BAD_INPUT)
 
 

@@ -88,7 +88,7 @@ def write_npz(path: Path, arrays: dict[str, np.ndarray], metadata: dict[str, Any
     """Write arrays and metadata to a temporary file beside `path`, then rename it."""
     text = json.dumps(metadata, default=_plain)
     with written_whole(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, metadata=np.asarray(text), **arrays)  # type: ignore[arg-type]
+        np.savez(file, metadata=np.asarray(text), **arrays)  # type: ignore[arg-type]  # one could be called allow_pickle
 
 
 def _plain(value: Any) -> Any:

@@ -88,7 +88,7 @@ def test_growth(command, tmp_path, monkeypatch):
     monkeypatch.setattr(measure, "launch", played)
     for kind in ("DENSE_ROWS", "SPARSE_ROWS"):
         monkeypatch.setattr(f"vrpca.experiments.growth.{kind}", 500)
-    monkeypatch.setattr("vrpca.experiments.growth.reference", lambda data, k, cache: np.ones(k))
+    monkeypatch.setattr("vrpca.experiments.measure.reference", lambda data, k, cache, tell: np.ones(k))
     out = tmp_path / "out"
     code, text, _ = command("bench", "growth", "--size", "small", "--solvers", "power,vr", "--out", out)
     assert code == 0 and text.count("time per pass grows like size to the 1.00") == 4

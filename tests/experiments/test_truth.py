@@ -61,7 +61,11 @@ def prepared(path, X, center=CENTRED) -> Prepared:
 def test_references_are_kept_by_content(tmp_path, rng, monkeypatch):
     X = rng.standard_normal((50, 8))
     data = prepared(tmp_path / "a.npy", X)
-    first = truth.reference(data, 3, tmp_path)
+    told: list[str] = []
+    first = truth.reference(data, 3, tmp_path, lambda: told.append("computing"))
+    assert told == ["computing"]
+    truth.reference(data, 3, tmp_path, lambda: told.append("again"))
+    assert told == ["computing"]
     monkeypatch.setattr(truth, "leading_eigenvalues", lambda *_: pytest.fail("computed again"))
     np.testing.assert_array_equal(truth.reference(prepared(tmp_path / "copy.npy", X), 2, tmp_path), first[:2])
     monkeypatch.undo()

@@ -18,7 +18,6 @@ from vrpca.errors import OptionError
 from vrpca.experiments.datasets import Prepared
 from vrpca.experiments.measure import FINAL, Contender, Result, Session
 from vrpca.experiments.peers import PEERS, Setting, Task, installed
-from vrpca.experiments.truth import reference
 
 TARGETS = (1e-3, 1e-6, 1e-10)
 ROUNDING = 1e-14  # of a suboptimality that is computed in double precision
@@ -101,7 +100,7 @@ def contest(data: Prepared, k: int, rivals: Sequence[Contender], targets: Sequen
     """Let everybody climb."""
     if not 1 <= k <= min(data.shape):
         raise OptionError(f"k = {k} does not suit {data.name}, which is {data.shape[0]} x {data.shape[1]}.")
-    optimum = reference(data, k, session.cache)
+    optimum = session.optimum(data, k)
     task = Task(data.shape, data.sparse, data.center, k)
     results, absent = [], {}
     for rival in rivals:

@@ -11,6 +11,7 @@ import math
 import sys
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,8 @@ def run(job: dict[str, Any]) -> None:
 def _warm_up(peer: Peer, task: Task, setting: Setting, threads: int) -> None:
     """A first call on a small matrix: imports and thread pools are not what is measured."""
     X, small = small_task(task)
-    try:
+    with suppress(ValueError, RuntimeError):  # a setting may be too large for it; the real run will tell
         solve(peer, X, small, setting, threads, 0)
-    except Exception:  # a setting may be too large for it
-        return
 
 
 def _timed(peer: Peer, X: Any, task: Task, job: dict[str, Any]) -> tuple[Answer, dict[str, Any]]:

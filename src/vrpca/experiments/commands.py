@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from vrpca.errors import DataError, OptionError
+from vrpca.errors import OptionError
 
 if TYPE_CHECKING:
     from vrpca.experiments.datasets import Prepared
@@ -191,22 +191,13 @@ def _session(
     conditions: Conditions, cache: Path | None, out: Path | None, name: str, resume: bool, quiet: bool
 ) -> Iterator[Session]:
     """A series of measurements, written down in --out; without --cache, what is prepared for it vanishes."""
-    from vrpca.experiments.measure import Log, Session
+    from vrpca.experiments.measure import Log, Session, made_folder, teller
 
     if resume and out is None:
         raise OptionError("--resume goes on with a run that --out holds: name that folder.")
-    log = Log(None if out is None else _folder(out) / f"{name}.jsonl", resume=resume)
-    say = (lambda line: None) if quiet else lambda line: print(line, file=sys.stderr, flush=True)
+    log = Log(None if out is None else made_folder(out) / f"{name}.jsonl", resume=resume)
     with tempfile.TemporaryDirectory(prefix="vrpca-bench-") as temporary:
-        yield Session(conditions, log, Path(temporary) if cache is None else _folder(cache), say)
-
-
-def _folder(path: Path) -> Path:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{path} cannot be made a folder ({error.strerror}): name another one.") from error
-    return path
+        yield Session(conditions, log, Path(temporary) if cache is None else made_folder(cache), teller(quiet))
 
 
 def _tasks(

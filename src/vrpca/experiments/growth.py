@@ -12,7 +12,6 @@ import numpy as np
 from vrpca.experiments.datasets import CENTRED, UNCENTRED, Prepared, bag_of_words, gaussian, stored
 from vrpca.experiments.measure import Contender, Result, Session
 from vrpca.experiments.summary import Table
-from vrpca.experiments.truth import reference
 
 DENSE, SPARSE = "rows (dense, 300 columns)", "nonzeros (sparse, 5000 columns)"
 FACTORS = (1, 3, 10, 30, 100)
@@ -74,7 +73,7 @@ def growth(rivals: Sequence[Contender], target: float, small: bool, session: Ses
     """Measure all sizes."""
     results: dict[tuple[str, str], list[Result]] = {}
     for kind, data in growing(session.cache, small):
-        optimum = reference(data, K, session.cache)
+        optimum = session.optimum(data, K)
         for rival in rivals:
             result = session.measure(rival, {"tol": target}, data, K, optimum)
             results.setdefault((kind, rival.name), []).append(result)

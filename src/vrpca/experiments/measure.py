@@ -16,6 +16,7 @@ import numpy as np
 from vrpca.data.files import written_whole
 from vrpca.errors import DataError, OptionError
 from vrpca.experiments.datasets import Prepared
+from vrpca.experiments.truth import reference
 
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 SAME = (
@@ -31,6 +32,20 @@ SAME = (
 FINAL = ("timeout", "killed")  # a more exact setting would need more time or memory still
 Result = dict[str, Any]
 Say = Callable[[str], None]
+
+
+def teller(quiet: bool) -> Say:
+    """Lines of progress to stderr, or to nobody."""
+    return (lambda line: None) if quiet else lambda line: print(line, file=sys.stderr, flush=True)
+
+
+def made_folder(path: Path) -> Path:
+    """The folder, made if need be, or an error that says what to do."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{path} cannot be made a folder ({error.strerror}): name another one.") from error
+    return path
 
 
 @dataclass(frozen=True)
@@ -126,6 +141,10 @@ class Session:
     log: Log
     cache: Path
     say: Say
+
+    def optimum(self, data: Prepared, k: int) -> np.ndarray:
+        """The k leading eigenvalues: known, or computed, which takes minutes where the data are large."""
+        return reference(data, k, self.cache, lambda: self.say(f"{data.name} k={k}: computing the true eigenvalues"))
 
     def measure(self, rival: Contender, rung: dict[str, Any], data: Prepared, k: int, optimum: np.ndarray) -> Result:
         """One measurement of a contender with one of its settings: from the log, or by a process of its own."""

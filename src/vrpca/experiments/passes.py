@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from vrpca.experiments.datasets import Prepared
 from vrpca.experiments.measure import Contender, Result, Session
 from vrpca.experiments.summary import Table
-from vrpca.experiments.truth import reference
 
 MAX_PASSES = 1000
 
@@ -28,7 +27,7 @@ def passes(
     results = []
     for data, k in tasks:
         extra = min(default_oversample(k) if oversample is None else oversample, min(data.shape) - k)
-        optimum = reference(data, k, session.cache)
+        optimum = session.optimum(data, k)
         for rival in rivals:
             rung = {"oversample": extra, "tol": target, "max_passes": rival.options.get("max_passes", MAX_PASSES)}
             result = session.measure(rival, rung, data, k, optimum)

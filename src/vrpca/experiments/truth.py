@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -124,12 +125,16 @@ def _operator(X: Any, center: bool) -> LinearOperator:
     return LinearOperator((d, d), matvec=product, dtype=np.float64)
 
 
-def reference(data: Prepared, k: int, cache: Path) -> np.ndarray:
-    """The k leading eigenvalues of a prepared set: from the cache, by content, or computed and put there."""
+def reference(data: Prepared, k: int, cache: Path, tell: Callable[[], None] = lambda: None) -> np.ndarray:
+    """The k leading eigenvalues of a prepared set: from the cache, by content, or computed and put there.
+
+    `tell` is called before they are computed: that can take minutes.
+    """
     center = data.center != UNCENTRED
     path = cache / "references" / f"{data.key}-{'centred' if center else 'uncentred'}.json"
     known = json.loads(path.read_text())["eigenvalues"] if path.exists() else []
     if len(known) < k:
+        tell()
         known = [float(value) for value in _compute(data, k, center)]
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(path) as temporary:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 choice = os.environ.get("VRPCA_KERNELS", "native")
 if choice == "native":
     try:
-        from vrpca.kernels import _native as implementation  # type: ignore[attr-defined]
+        from vrpca.kernels import _native as implementation  # type: ignore[attr-defined]  # compiled
     except ImportError as error:
         raise ImportError(
             f"vrpca's compiled kernels could not be loaded ({error}). Reinstall vrpca with a C++17 compiler at hand, "

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vrpca.errors import DataError, OptionError
+from vrpca.errors import OptionError
 from vrpca.experiments import plots, summary
-from vrpca.experiments.measure import Log, Say
+from vrpca.experiments.measure import Log, Say, made_folder, teller
 from vrpca.experiments.reproduce import claims, curves, drawing, page, scaling, scaling_claims
 from vrpca.experiments.reproduce.curves import Recorder
 from vrpca.experiments.reproduce.figures import Panel, panel
@@ -68,14 +67,14 @@ def reproduce(
             raise OptionError(f"There is no experiment {name}: use {', '.join(EXPERIMENTS)} or {ALL}.")
     request = Request(
         size_named(size),
-        _folder(out),
+        made_folder(out),
         _gaps(lambdas, size_named(size)),
         Files(mnist, rcv1),
-        cache if cache is None else _folder(cache),
+        cache if cache is None else made_folder(cache),
         n_threads(threads),
         seed,
         resume,
-        (lambda line: None) if quiet else lambda line: print(line, file=sys.stderr, flush=True),
+        teller(quiet),
         shlex.join(["vrpca", "reproduce", *_told(what, size, lambdas, mnist, rcv1, threads, seed)]),
     )
     if not plots.can_plot():
@@ -100,14 +99,6 @@ def _told(
     for option, value in (("--lambdas", lambdas), ("--mnist", mnist and mnist.name), ("--rcv1", rcv1 and rcv1.name)):
         told += [option, value] if value else []
     return [*told, *(["--threads", str(threads)] if threads else []), *(["--seed", str(seed)] if seed else [])]
-
-
-def _folder(path: Path) -> Path:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{path} cannot be made a folder ({error.strerror}): name another one.") from error
-    return path
 
 
 def _gaps(text: str | None, size: Size) -> tuple[float, ...]:
