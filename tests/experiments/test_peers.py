@@ -2,7 +2,9 @@
 
 import io
 import json
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,3 +129,14 @@ def test_a_child_counts_after_it_has_reported(tmp_path, X, monkeypatch, capsys):
 def test_a_child_reports_what_a_peer_raises(tmp_path, X, monkeypatch, capsys, setting):
     (found,) = reports(monkeypatch, capsys, job(tmp_path, X, "sklearn TruncatedSVD randomized", setting))
     assert found["status"] == "error" and "Error" in found["message"]
+
+
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="only Linux says how much memory is free")
+def test_a_child_cannot_take_more_memory_than_there_is():
+    code = (
+        "import resource, numpy as np; from vrpca.experiments.child import limit_memory; limit_memory()\n"
+        "free, _ = resource.getrlimit(resource.RLIMIT_DATA); np.empty(free // 2, np.uint8)\n"
+        "try: np.empty(free, np.uint8)\n"
+        "except MemoryError: print('refused')"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "refused\n"

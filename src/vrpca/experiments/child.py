@@ -69,6 +69,18 @@ def _timed(peer: Peer, X: Any, task: Task, job: dict[str, Any]) -> tuple[Answer,
     return answer, {"seconds": min(times), "times": times, "memory": memory}
 
 
+def limit_memory() -> None:
+    """Let whoever needs more memory than is free fail, rather than bring the machine down (Linux)."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = int(next(line for line in lines if line.startswith("MemAvailable")).split()[1]) * 1024
+    except (OSError, StopIteration):
+        return
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_DATA, (free, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+
+
 def reset_peak() -> int:
     """Forget the peak of the memory so far, where the system can (Linux); return the memory in use, in bytes."""
     try:
@@ -108,4 +120,5 @@ def finite(value: Any) -> Any:
 
 
 if __name__ == "__main__":
+    limit_memory()
     main()

@@ -179,7 +179,7 @@ DATASETS: dict[str, Recipe] = {
     "clustered-2": Recipe("30 clustered eigenvalues, gap 2%", _clustered(0.02), CENTRED, (1,)),
     "flat": Recipe("white noise", _flat, CENTRED, (1,)),
     "power-law": Recipe("eigenvalues 1/i", _power_law, CENTRED, (10,)),
-    "paper": Recipe("the paper's synthetic matrix, 8 GB", _paper, UNCENTRED, (1,)),
+    "paper": Recipe("the paper's synthetic matrix, 8 GB", _paper, UNCENTRED, (1, 3, 6, 10)),
 }
 
 

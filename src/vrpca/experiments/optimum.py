@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-ROWS = 8192  # rows that are converted to double precision at a time
+ROWS = 8192  # rows that are converted to double precision at a time,
+NUMBERS = 2**22  # and numbers, if that is fewer
 
 
 @dataclass(frozen=True)
@@ -59,5 +60,6 @@ class Optimum:
 
 def row_blocks(X: Any) -> Iterator[Any]:
     """Blocks of rows, in double precision."""
-    for start in range(0, X.shape[0], ROWS):
-        yield X[start : start + ROWS].astype(np.float64, copy=False)
+    rows = max(1, min(ROWS, NUMBERS // X.shape[1])) if X.ndim == 2 else NUMBERS
+    for start in range(0, X.shape[0], rows):
+        yield X[start : start + rows].astype(np.float64, copy=False)

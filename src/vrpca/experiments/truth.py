@@ -17,7 +17,10 @@ from vrpca.errors import DataError
 from vrpca.experiments.datasets import UNCENTRED, Prepared, load
 from vrpca.experiments.optimum import Optimum, row_blocks
 
+AT_ONCE = 10  # eigenvalues are computed at least: another k is often asked for next
 SMALL_SIDE = 4000  # up to here the whole Gram matrix goes to LAPACK
+EXTRA = 10  # columns of the Krylov space's blocks, besides those that are wanted
+ROUNDING = 1e-14  # relative errors that are not worth a reading
 
 
 def optimum(X: Any, k: int) -> Optimum:
@@ -51,7 +54,7 @@ def suboptimality(X: Any, W: np.ndarray, center: bool, eigenvalues: np.ndarray) 
 
 
 def leading_eigenvalues(X: Any, k: int, center: bool) -> np.ndarray:
-    """The k largest eigenvalues of A: LAPACK on the Gram matrix of the smaller side, ARPACK if that is large."""
+    """The k largest eigenvalues of A: LAPACK on the Gram matrix of the smaller side, Krylov if that is large."""
     if min(X.shape) > SMALL_SIDE:
         return leading_eigenpairs(X, k, center)[0]
     side = min(X.shape)
@@ -64,9 +67,7 @@ def leading_eigenpairs(X: Any, k: int, center: bool) -> tuple[np.ndarray, np.nda
     if side <= SMALL_SIDE:
         values, vectors = scipy.linalg.eigh(_gram(X, center), subset_by_index=(side - k, side - 1))
     else:
-        start = np.random.default_rng(0).standard_normal(X.shape[1])
-        width = min(side, max(4 * k, k + 40))
-        values, vectors = eigsh(_operator(X, center), k, ncv=width, tol=0, v0=start)
+        values, vectors = (_arpack if sp.issparse(X) else _block_krylov)(X, k, center)
     order = np.argsort(-values)
     vectors = vectors[:, order]
     if wide and side <= SMALL_SIDE:  # left singular vectors: the right ones are their images
@@ -109,20 +110,43 @@ def _dense(G: Any) -> np.ndarray:
     return G.toarray() if sp.issparse(G) else np.asarray(G)
 
 
-def _operator(X: Any, center: bool) -> LinearOperator:
-    """``v -> Z^T Z v``, with centring left implicit."""
+def _arpack(X: sp.csr_matrix, k: int, center: bool) -> tuple[np.ndarray, np.ndarray]:
+    """ARPACK on ``Z^T Z``, to machine precision, with centring left implicit."""
     d = X.shape[1]
     mean = column_mean(X) if center else np.zeros(d)
-    X = X.astype(np.float64) if sp.issparse(X) else X
+    X = X.astype(np.float64)
 
     def product(v: np.ndarray) -> np.ndarray:
         v = v.ravel()
-        if sp.issparse(X):
-            p = X @ v - mean @ v
-            return X.T @ p - mean * p.sum()
-        return sum((block - mean).T @ ((block - mean) @ v) for block in row_blocks(X))
+        p = X @ v - mean @ v
+        return X.T @ p - mean * p.sum()
 
-    return LinearOperator((d, d), matvec=product, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(d)
+    width = min(*X.shape, max(4 * k, k + 40))
+    return eigsh(LinearOperator((d, d), matvec=product, dtype=np.float64), k, ncv=width, tol=0, v0=start)
+
+
+def _block_krylov(X: np.ndarray, k: int, center: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Rayleigh-Ritz on a growing block Krylov space, to machine precision: a reading of large data is dear."""
+    d = X.shape[1]
+    mean = column_mean(X) if center else np.zeros(d)
+    new = np.linalg.qr(np.random.default_rng(0).standard_normal((d, min(k + EXTRA, d))))[0]
+    basis = images = np.empty((d, 0))
+    while True:
+        image = sum(((block - mean).T @ ((block - mean) @ new) for block in row_blocks(X)), np.zeros((d, 1)))
+        basis, images = np.hstack([basis, new]), np.hstack([images, image])
+        size = basis.shape[1]
+        H = basis.T @ images
+        values, Y = scipy.linalg.eigh((H + H.T) / 2, subset_by_index=(size - k, size - 1))
+        vectors = basis @ Y
+        left = np.linalg.norm(images @ Y - vectors * values, axis=0)
+        left[left <= ROUNDING * values[-1]] = 0
+        missing = left**2 / np.maximum(np.maximum(values, left), np.finfo(float).tiny)  # of each, up to the gap's part
+        if size == d or missing.sum() <= ROUNDING * values.sum():
+            return values, vectors
+        new = image[:, : d - size]
+        for _ in range(2):
+            new = np.linalg.qr(new - basis @ (basis.T @ new))[0]
 
 
 def reference(data: Prepared, k: int, cache: Path, tell: Callable[[], None] = lambda: None) -> np.ndarray:
@@ -135,7 +159,7 @@ def reference(data: Prepared, k: int, cache: Path, tell: Callable[[], None] = la
     known = json.loads(path.read_text())["eigenvalues"] if path.exists() else []
     if len(known) < k:
         tell()
-        known = [float(value) for value in _compute(data, k, center)]
+        known = [float(value) for value in _compute(data, min(max(k, AT_ONCE), *data.shape), center)]
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(path) as temporary:
             temporary.write_text(json.dumps({"name": data.name, "shape": data.shape, "eigenvalues": known}))
