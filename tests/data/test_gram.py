@@ -15,6 +15,7 @@ from solvers.problems import (
     transformed,
     with_eigenvalues,
 )
+from vrpca.data import gram
 from vrpca.data.gram import GramSum
 from vrpca.data.moments import column_moments
 from vrpca.data.source import as_source
@@ -42,7 +43,10 @@ def expected(X, center, scale, weights):
 @pytest.mark.parametrize("scale", [False, True])
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_against_numpy(kind, center, scale, weighted, threads, dtype, rng):
+@pytest.mark.parametrize("way", ["kernel", "BLAS"])
+def test_against_numpy(kind, center, scale, weighted, threads, dtype, way, rng, monkeypatch):
+    if way == "BLAS":
+        monkeypatch.setattr(gram, "NARROW", 0)
     X = rng.standard_normal((9001, 30)) @ rng.standard_normal((30, 30)) + rng.standard_normal(30)
     if "sparse" in kind:
         X[rng.random(X.shape) < (0.95 if kind == "sparse" else 0.5)] = 0
@@ -57,7 +61,9 @@ def test_against_numpy(kind, center, scale, weighted, threads, dtype, rng):
 @pytest.mark.parametrize("mean", [1e3, 1e5])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("scale", [False, True])
-def test_a_large_mean(mean, scale, threads, dtype, rng):
+@pytest.mark.parametrize("narrow", [0, 200])
+def test_a_large_mean(mean, scale, threads, dtype, narrow, rng, monkeypatch):
+    monkeypatch.setattr(gram, "NARROW", narrow)
     """It cancels before anything is squared: entries lose nothing but what their type has lost."""
     X = (mean + rng.standard_normal((20000, 40)) * np.linspace(1, 2, 40)).astype(dtype)
     A = summed(X, True, scale, None, threads)

@@ -127,14 +127,14 @@ def rounding(case: Case) -> float:
 
 
 @st.composite
-def cases(draw, rows=ROWS, columns=COLUMNS):
+def cases(draw, rows=ROWS, columns=COLUMNS, kinds=KINDS):
     """Hypothesis strategy: a case of any kind, dtype, map and shape, and a generator for the rest."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     case = make_case(
         rng,
         draw(st.sampled_from(rows)),
         draw(st.sampled_from(columns)),
-        draw(st.sampled_from(KINDS)),
+        draw(st.sampled_from(kinds)),
         draw(st.sampled_from(DTYPES)),
         draw(st.sampled_from(MAPS)),
         draw(st.sampled_from((0.0, 0.05, 0.3, 1.0))),

@@ -193,6 +193,41 @@ def test_moments_and_squares_agree_with_their_twins(drawn, weights, factor, thre
     check_moments(case, weight, factor, threads)
 
 
+def check_gram(case, rng, threads):
+    d = case.shape[1]
+    start = rng.standard_normal((d, d + 1))
+    start[:, :d] += start[:, :d].T.copy()
+    scales = np.ones(case.shape[0]) if case.row_map[2] is None else case.row_map[2]
+    exact = start + case.Z.T @ np.column_stack([case.Z, scales])
+    allowed = rounding(case) * (case.magnitude.T @ np.column_stack([case.magnitude, scales])) + 1e-12
+    for implementation in (native, reference):
+        G, first = start[:, :d].copy(), start[:, d].copy()
+        implementation.gram(case.rows(implementation), G, first, threads)
+        assert_close(np.column_stack([G, first]), exact, allowed)
+        np.testing.assert_allclose(G, G.T, rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=100)
+@given(cases(kinds=("dense",)), st.sampled_from((1, 2, 5)))
+def test_gram_agrees_with_its_twin(drawn, threads):
+    check_gram(*drawn, threads)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("d", [1, 7, 15, 16, 31, 200, 1100])
+def test_gram_of_more_rows_than_are_packed_at_once(d, dtype, rng):
+    check_gram(make_case(rng, 1300, d, "dense", dtype, (True,) * 4), rng, 2)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_float32_gram_of_many_rows_keeps_its_accuracy(threads, rng):
+    X, mean, Z = many_rows(rng)
+    G, first = np.zeros((8, 8)), np.zeros(8)
+    native.gram(native.dense_rows(X, None, mean, None, None, 1.0), G, first, threads)
+    exact = Z.T @ Z
+    assert np.linalg.norm(G - exact) < 4 * eps(np.float32) * np.linalg.norm(exact)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_moments_when_all_weights_are_zero(kind, rng):
     check_moments(make_case(rng, 9, 3, kind), np.zeros(9), 1.0, 2)

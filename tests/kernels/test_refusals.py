@@ -203,6 +203,30 @@ def test_a_broken_csr_matrix_is_refused(place, value, index):
         native.csr_rows(*parts, None, None, None, None, 1.0)
 
 
+@pytest.mark.parametrize("spoil", SPOILERS)
+@pytest.mark.parametrize("name", ["G", "first"])
+def test_gram_refuses_what_is_wrong(name, spoil, rng):
+    case = make_case(rng, N, D)
+    given = {"G": np.zeros((D, D)), "first": np.zeros(D), "threads": 1}
+    native.gram(case.rows(native), **given)
+    given[name] = spoil(given[name])
+    assert_refused("gram", case, given)
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("bad", ["lowest", -1, 9, "highest"])
+def test_a_wrong_column_is_found_wherever_it_is(bad, index):
+    bad = {"lowest": np.iinfo(index).min, "highest": np.iinfo(index).max}.get(bad, bad)
+    columns = np.tile(np.arange(9, dtype=index), 5)
+    indptr = np.array([0, columns.size], index)
+    native.csr_rows(indptr, columns, np.ones(columns.size), 9, None, None, None, None, 1.0)
+    for at in range(columns.size):
+        broken = columns.copy()
+        broken[at] = bad
+        with pytest.raises(ValueError, match="column index"):
+            native.csr_rows(indptr, broken, np.ones(columns.size), 9, None, None, None, None, 1.0)
+
+
 @pytest.mark.parametrize("change", [np.int16, np.uint32, np.float64])
 @pytest.mark.parametrize("part", [0, 1])
 def test_other_index_types_are_refused(part, change):

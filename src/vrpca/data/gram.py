@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from vrpca import kernels
 from vrpca.data.moments import Moments, first_unit
 from vrpca.threads import in_parallel
 
+NARROW = 200  # columns up to which a kernel of ours is ahead of BLAS
+HEAD = 1024  # rows that tell how large a mean is
 CANCELS = 1e6  # square of a mean, over the variance, that may be subtracted in double precision
 SPARSE = 0.1  # density below which a product of sparse matrices is cheaper than one of dense blocks
 
@@ -19,7 +22,8 @@ class GramSum:
     """``sum w_i (x_i - c) (x_i - c)^T`` for a provisional centre c, corrected in the end.
 
     The centre is the mean of the first rows, so that a large mean cancels before anything is squared: a difference from
-    it is as exact as the number type allows, and every block's sum is added up in double precision.
+    it is as exact as the number type allows, and every block's sum is added up in double precision. A mean that is not
+    larger than the deviation is left alone: zero is as good a centre.
     """
 
     def __init__(self, d: int, center: bool, n_threads: int):
@@ -29,6 +33,7 @@ class GramSum:
         self.sum = np.zeros((d, d))
         self.first = np.zeros(d)  # sum w_i (x_i - c)
         self.shift: np.ndarray | None = None
+        self.dtype: np.dtype
         self.sparse = False
         self.unit = 1.0
 
@@ -39,7 +44,19 @@ class GramSum:
         root = None if weight is None else np.sqrt(weight).astype(X.dtype)
         if self.sparse:
             self._add_sparse(X.astype(np.float64) * self.unit, root)
-            return
+        elif X.shape[1] <= NARROW:
+            self._add_narrow(X.toarray() if sp.issparse(X) else X, weight)
+        else:
+            self._add_wide(X, root)
+
+    def _add_narrow(self, X: np.ndarray, weight: np.ndarray | None) -> None:
+        assert self.shift is not None
+        shift = self.shift / self.unit if self.shift.any() else None
+        root = None if weight is None else np.sqrt(weight)
+        rows = kernels.make_rows(X, None, shift, root, None, self.unit)
+        kernels.gram(rows, self.sum, self.first, self.n_threads)
+
+    def _add_wide(self, X: Any, root: np.ndarray | None) -> None:
         cuts = [X.shape[0] * p // self.n_threads for p in range(self.n_threads + 1)]
         parts = [slice(lo, hi) for lo, hi in itertools.pairwise(cuts)]
         roots = [None if root is None else root[part] for part in parts]
@@ -53,8 +70,9 @@ class GramSum:
         if 1e-6 < self.unit < 1e6:  # nothing can overflow
             self.unit = 1.0
         self.sparse = sp.issparse(X) and X.nnz < SPARSE * X.shape[0] * X.shape[1]
-        centre = mean * self.unit if self.center and not self.sparse else np.zeros(len(mean))
-        self.shift = centre.astype(X.dtype)
+        centre = mean * self.unit
+        shifted = self.center and not self.sparse and _far_from_zero(centre, X[:HEAD] * self.unit)
+        self.shift, self.dtype = centre if shifted else np.zeros(len(mean)), X.dtype
 
     def _sums(self, X: Any, root: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         Y = self._centred(X.toarray() if sp.issparse(X) else X)
@@ -70,7 +88,7 @@ class GramSum:
         Y = X if self.unit == 1.0 else X * X.dtype.type(self.unit)
         assert self.shift is not None
         with np.errstate(over="ignore", invalid="ignore"):
-            return Y - self.shift if self.shift.any() else Y
+            return Y - self.shift.astype(Y.dtype) if self.shift.any() else Y
 
     def _add_sparse(self, X: Any, root: np.ndarray | None) -> None:
         if root is not None:
@@ -105,8 +123,13 @@ class GramSum:
 
     def _vanishes(self, moments: Moments, scaled: bool) -> bool:
         """Whether squares of a column that matters are near the smallest numbers of the data's type."""
-        assert self.shift is not None
         square = moments.variance if self.center else moments.second
         matters = square > (0.0 if scaled else 1e-14 * square.sum())
         summed = square * (self.unit / moments.factor) ** 2
-        return bool((summed[matters] < np.finfo(self.shift.dtype).tiny / np.finfo(self.shift.dtype).eps ** 2).any())
+        return bool((summed[matters] < np.finfo(self.dtype).tiny / np.finfo(self.dtype).eps ** 2).any())
+
+
+def _far_from_zero(mean: np.ndarray, X: Any) -> bool:
+    """Whether the mean of some column is larger than its deviation."""
+    squares = np.square((X.toarray() if sp.issparse(X) else X).astype(np.float64))
+    return not (mean**2 <= squares.mean(axis=0) / 2).all()

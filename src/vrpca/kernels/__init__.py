@@ -25,6 +25,7 @@ product = implementation.product
 row_norms = implementation.row_norms
 moments = implementation.moments
 squares = implementation.squares
+gram = implementation.gram
 vr_vector = implementation.vr_vector
 vr_panel = implementation.vr_panel
 vr_block = implementation.vr_block

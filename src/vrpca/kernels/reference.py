@@ -33,7 +33,8 @@ class Rows:
         self.X = X
         self.s = np.ones(d) if col_scale is None else col_scale.astype(float)
         self.m = np.zeros(d) if shift is None else shift
-        self.a = np.full(n, unit) if row_scale is None else unit * row_scale
+        self.r = np.ones(n) if row_scale is None else row_scale
+        self.a = unit * self.r
         self.b = np.ones(n) if row_shift is None else row_shift
 
     def z(self, i: int) -> Array:
@@ -110,6 +111,13 @@ def squares(rows: Rows, weight: Array | None, factor: float, threads: int) -> tu
         x = factor * (rows.X[[i]].toarray()[0] if sp.issparse(rows.X) else rows.X[i]).astype(float)
         total += w[i] * x**2
     return float(w.sum()), total
+
+
+def gram(rows: Rows, G: Array, first: Array, threads: int) -> None:
+    """``G += Z^T Z`` and ``first += Z^T r`` with the row scales r, for a dense X."""
+    Z = rows.a[:, None] * (rows.X.astype(float) * rows.s - np.outer(rows.b, rows.m))
+    G += Z.T @ Z
+    first += rows.r @ Z
 
 
 def vr_vector(

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "binding.hpp"
@@ -316,6 +318,27 @@ std::pair<double, std::unique_ptr<double[]>> squares(const R& r, const double* w
     return {total[0], std::move(sums)};
 }
 
+// G += Z^T Z and first += Z^T r, with the row scales r.
+template <class T>
+void gram(const vrpca::DenseRows<T>& r, double* G, double* first, i64 threads) {
+    const i64 parts = threads_for(r, threads), d = r.d;
+    const i64 side = DISPATCH(gram_side<T>(d)), room = DISPATCH(gram_room<T>(d));
+    auto cut = split(r, parts);
+    auto sums = zeros<double>(parts * side * side);
+    auto strips = scratch<T>(parts * room);
+    vrpca::in_parallel(parts, [&](i64 p) {
+        DISPATCH(gram(r, cut[p], cut[p + 1], sums.get() + p * side * side, strips.get() + p * room));
+    });
+    for (i64 i = 0; i < d; i++)
+        for (i64 j = i; j <= d; j++) {
+            double g = 0;
+            for (i64 p = 0; p < parts; p++) g += sums[(p * side + i) * side + j];
+            if (j == d) first[i] += g;
+            else G[i * d + j] += g;
+            if (i < j && j < d) G[j * d + i] = G[i * d + j];
+        }
+}
+
 template <class T, class Free>
 nb::object as_array(std::unique_ptr<T[], Free> data, i64 size) {
     T* raw = data.release();
@@ -453,16 +476,15 @@ void bind_kernels(nb::module_& m) {
        nb::arg("rho").noconvert().none());
 }
 
-// Whether all of them lie in 0..limit-1; no branch in the loop, so that it takes next to no time.
+// Whether all of them lie in 0..limit-1: the sign bit shows up in k or in limit - 1 - k where one does not.
 template <class I>
 bool all_below(const I* index, i64 count, i64 limit) {
-    I least = 0, most = 0;
-#pragma omp simd reduction(min : least) reduction(max : most)
-    for (i64 k = 0; k < count; k++) {
-        least = index[k] < least ? index[k] : least;
-        most = index[k] > most ? index[k] : most;
-    }
-    return count == 0 || (least >= 0 && i64(most) < limit);
+    using U = std::make_unsigned_t<I>;
+    const U last = U(std::min<i64>(limit - 1, std::numeric_limits<I>::max()));
+    U signs = 0;
+#pragma omp simd reduction(| : signs)
+    for (i64 k = 0; k < count; k++) signs |= U(index[k]) | (last - U(index[k]));
+    return count == 0 || (limit > 0 && I(signs) >= 0);
 }
 
 template <class T>
@@ -477,6 +499,13 @@ void bind_dense(nb::module_& m, const char* name) {
     }, nb::arg("X").noconvert(), nb::arg("col_scale").noconvert().none(), nb::arg("shift").noconvert().none(),
        nb::arg("row_scale").noconvert().none(), nb::arg("row_shift").noconvert().none(), "unit"_a);
     bind_kernels<R>(m);
+    m.def("gram", [](const Rows<R>& self, Mat<double> G, Vec<double> first, i64 threads) {
+        const i64 d = self.rows.d;
+        require(i64(G.shape(0)) == d && i64(G.shape(1)) == d && i64(first.size()) == d,
+                "G must be (columns of the data) squared, first as long as a row");
+        nb::gil_scoped_release release;
+        gram(self.rows, G.data(), first.data(), threads);
+    }, "rows"_a, nb::arg("G").noconvert(), nb::arg("first").noconvert(), "threads"_a);
 }
 
 template <class T, class I>

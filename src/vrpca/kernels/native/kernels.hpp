@@ -40,6 +40,15 @@ template <class T>
 void wide_product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* panels, i64 l, T* sums, double* totals, T* P,
                   T* tile);
 
+// The upper triangle of G (square, gram_side(d) wide) += [Z r]^T [Z r] over rows lo..hi, with the row scales (without the
+// unit) behind the last column of Z. strips has room for gram_room(d) numbers.
+template <class T>
+i64 gram_side(i64 d);
+template <class T>
+i64 gram_room(i64 d);
+template <class T>
+void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, T* strips);
+
 // norms[i] = |z_i|^2.
 template <class Rows>
 void row_norms(const Rows& rows, double* norms, typename Rows::T* scratch);

@@ -789,6 +789,70 @@ void wide_product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* panels, i64
     }
 }
 
+// Columns of Z that are multiplied together: two registers of them.
+template <class T>
+constexpr i64 STRIP = 64 / i64(sizeof(T));
+constexpr i64 BROADCAST = 4;         // columns that are multiplied with a strip
+constexpr i64 GRAM_BYTES = 1 << 17;  // rows that stay in the cache while all pairs of columns are formed
+
+template <class T>
+i64 gram_side(i64 d) { return (d + 1 + STRIP<T> - 1) / STRIP<T> * STRIP<T>; }
+
+template <class T>
+i64 gram_rows(i64 d) {
+    const i64 rows = GRAM_BYTES / (gram_side<T>(d) * i64(sizeof(T)));
+    return rows < 16 ? 16 : rows > 512 ? 512 : rows;
+}
+
+template <class T>
+i64 gram_room(i64 d) { return gram_side<T>(d) * gram_rows<T>(d) + d; }
+
+// Products of BROADCAST columns with a strip, summed over the rows in T, then added in double.
+template <class T>
+inline void gram_tile(const T* left, const T* right, i64 count, double* G, i64 side) {
+    constexpr int S = int(STRIP<T>);
+    Pack<T, S> sum[BROADCAST];
+    for (int q = 0; q < BROADCAST; q++) sum[q].zero();
+    for (i64 r = 0; r < count; r++) {
+        Pack<T, S> y;
+        y.load(right + r * S);
+        for (int q = 0; q < BROADCAST; q++) sum[q].add_product(left[r * S + q], y);
+    }
+    for (int q = 0; q < BROADCAST; q++) {
+        T t[S];
+        sum[q].store(t);
+        for (int e = 0; e < S; e++) G[q * side + e] += double(t[e]);
+    }
+}
+
+template <class T>
+void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, T* strips) {
+    constexpr i64 S = STRIP<T>;
+    const i64 d = rows.d, side = gram_side<T>(d), most = gram_rows<T>(d);
+    T* scratch = strips + side * most;
+    for (i64 e = (side - S) * most; e < side * most; e++) strips[e] = 0;  // the columns that are not there
+    for (i64 first = lo; first < hi; first += most) {
+        const i64 count = hi - first < most ? hi - first : most;
+        for (i64 r = 0; r < count; r++) {
+            const T* z = row_of(rows, first + r, scratch).z;
+            const T a = T(rows.map.a(first + r));
+            i64 c = 0;
+            for (; c + S <= d; c += S) {
+                Pack<T, int(S)> y;
+                y.zero();
+                y.add_scaled(a, z + c);
+                y.store(strips + c * most + r * S);
+            }
+            T* rest = strips + c * most + r * S;
+            for (i64 e = 0; c + e < d; e++) rest[e] = a * z[c + e];
+            rest[d - c] = T(rows.map.scale(first + r));
+        }
+        for (i64 i = 0; i < side; i += BROADCAST)
+            for (i64 c = i / S * S; c < side; c += S)
+                gram_tile(strips + i / S * S * most + i % S, strips + c * most, count, G + i * side + c, side);
+    }
+}
+
 template <class Rows>
 void row_norms(const Rows& rows, double* norms, typename Rows::T* scratch) {
     using T = typename Rows::T;
@@ -1278,6 +1342,9 @@ void oja_block(const Rows& rows, typename Rows::T* W, i64 l, const i64* order, i
     template void add_partials(const T_*, i64, i64, i64, i64, i64, i64, const double*, const double*, T_*);          \
     template void wide_product(const DenseRows<T_>&, i64, i64, const T_*, i64, T_*, double*, T_*, T_*);              \
     template void product(const DenseRows<T_>&, i64, i64, const T_*, i64, double*, T_*, T_*);                        \
+    template i64 gram_side<T_>(i64);                                                                                 \
+    template i64 gram_room<T_>(i64);                                                                                 \
+    template void gram(const DenseRows<T_>&, i64, i64, double*, T_*);                                                \
     template void moments(const DenseRows<T_>&, i64, i64, const double*, double, double*, double*, double*);         \
     template double squares(const DenseRows<T_>&, i64, i64, const double*, double, double*);
 #define VRPCA_COMMA ,

@@ -1,7 +1,9 @@
-// Threads that stay: starting one can take longer than a short product. They sleep between products.
+// Threads that stay: starting one can take longer than a short product. They sleep when nothing has come for a while.
 #pragma once
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -35,25 +37,38 @@ public:
             std::lock_guard<std::mutex> lock(mutex_);
             grow(parts - 1);
             for (std::int64_t p = 0; p + 1 < parts; p++) tasks_.push_back({&job, p});
+            waiting_ = !tasks_.empty();
         }
         wake_.notify_all();
         work(parts - 1);
         std::unique_lock<std::mutex> lock(mutex_);
         while (take_own(job, lock)) {
         }
+        lock.unlock();
+        await([&] { return job.left == 0; });
+        lock.lock();
         job.done.wait(lock, [&] { return job.left == 0; });
     }
 
 private:
+    static constexpr std::chrono::microseconds PATIENCE{1000};
+
     struct Job {
         const std::function<void(std::int64_t)>* work;
-        std::int64_t left;
+        std::atomic<std::int64_t> left;
         std::condition_variable done{};
     };
     struct Task {
         Job* job;
         std::int64_t part;
     };
+
+    // Waits for a moment without going to sleep: where one product follows another, waking up would take longer.
+    template <class F>
+    static void await(F&& ready) {
+        const auto end = std::chrono::steady_clock::now() + PATIENCE;
+        while (!ready() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    }
 
     void grow(std::int64_t wanted) {
         try {
@@ -65,9 +80,13 @@ private:
     void serve() {
         std::unique_lock<std::mutex> lock(mutex_);
         for (;;) {
+            lock.unlock();
+            await([&] { return waiting_.load(); });
+            lock.lock();
             wake_.wait(lock, [&] { return !tasks_.empty(); });
             Task task = tasks_.front();
             tasks_.pop_front();
+            waiting_ = !tasks_.empty();
             finish(task, lock);
         }
     }
@@ -77,6 +96,7 @@ private:
             if (t->job == &job) {
                 Task task = *t;
                 tasks_.erase(t);
+                waiting_ = !tasks_.empty();
                 finish(task, lock);
                 return true;
             }
@@ -94,6 +114,7 @@ private:
     std::condition_variable wake_;
     std::deque<Task> tasks_;
     std::int64_t threads_ = 0;
+    std::atomic<bool> waiting_{false};  // whether there are tasks, for those who do not hold the mutex
 };
 
 // Runs work(0..parts-1) in parallel.

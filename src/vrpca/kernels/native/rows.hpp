@@ -17,7 +17,8 @@ struct RowMap {
     const double* row_shift = nullptr;
     double unit = 1;
 
-    double a(i64 i) const { return row_scale ? unit * row_scale[i] : unit; }
+    double scale(i64 i) const { return row_scale ? row_scale[i] : 1.0; }
+    double a(i64 i) const { return unit * scale(i); }
     double b(i64 i) const { return row_shift ? row_shift[i] : 1.0; }
 };
 
