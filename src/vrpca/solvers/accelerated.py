@@ -21,7 +21,7 @@ from vrpca.solvers.space import Space
 CASCADE = ((0.02, 5), (0.05, 3))  # parts of the rows, and products with each, that a start from samples is made of
 FEWEST = 4  # rows per vector that make a sample worth solving
 BLOCKS, VECTORS = 6, 48  # blocks and vectors that are kept before a restart, arithmetic being the cost
-STREAMED, RESIDUALS, KEPT = 11, 3, 14  # widths in units of l, reading being the cost
+STREAMED, RESIDUALS, KEPT = 12, 2, 14  # widths in units of l, reading being the cost: no restart after the first step
 LONG = 1000  # entries per vector component below which the vectors cost more than the rows
 
 
@@ -83,7 +83,7 @@ class Streamed(Krylov):
     def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
         """The product of the streamed basis (or of `W0`), and of a random vector for what it missed."""
         l = self.options.columns
-        W = self._stream(view, rng) if W0 is None else W0[:, : KEPT * l - 1]
+        W = (self._stream(view, rng) if W0 is None else W0)[:, : STREAMED * l - 1]
         self.space = Space(view, l, KEPT * l)
         self.space.expand(random_start(view, min(W.shape[1] + 1, len(self.space.S)), rng, W).T)
         self.space.looks += 1  # the stream was a look as well
