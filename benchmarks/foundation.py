@@ -149,7 +149,7 @@ def epoch_of(X: np.ndarray | sp.csr_matrix, k: int, oversample: int | None = Non
         nonlocal it
         with blas_threads(1):  # as in a run
             it = solver.step(view, it, rng)
-        return it.certificate(k)
+        return it.certificate(k, view.rounding)
 
     return task
 

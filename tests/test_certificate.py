@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
@@ -259,3 +260,17 @@ def test_a_probe_that_is_followed_for_long_keeps_its_images(seed):
     assert np.isfinite(probe.pairs).all()
     assert (bounds >= values[1] * (1 - 1e-5)).all() and (bounds <= 1 - theta[0] + 1e-6).all()
     assert np.mean(bounds < 1.05 * values[1]) > 0.8
+
+
+@pytest.mark.parametrize("solver", ["accelerated", "krylov", "vr"])
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array])
+@pytest.mark.parametrize("mean", [1e2, 1e4, 1e5])
+def test_a_large_mean_of_sparse_data_is_allowed_for(mean, kind, solver):
+    """Sparse rows are centred after they were multiplied: in float32 a large mean leaves its rounding."""
+    X = (with_eigenvalues(2000, 60, 0.8 ** np.arange(60)) + mean).astype(np.float32)
+    exact = X.astype(float) - X.astype(float).mean(axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = vrpca.svd(kind(X), 2, center=True, solver=solver, tol=1e-6, random_state=0, compute_u=False)
+    assert suboptimality(exact, found.Vt) <= found.certificate.suboptimality
+    assert found.converged or mean > 1e2

@@ -27,6 +27,7 @@ from solvers.problems import (
 )
 from vrpca import Status
 from vrpca.data.source import as_source
+from vrpca.data.view import View
 from vrpca.plan import make_plan
 from vrpca.settings import checked_options
 
@@ -366,6 +367,46 @@ def test_auto_changes_its_mind(monkeypatch):
     np.testing.assert_array_equal(found.Vt, again.Vt)  # looks are counted, not seconds
 
 
+def slow_model(monkeypatch, worth=2.0):
+    monkeypatch.setattr("vrpca.plan.choose", lambda task: ("accelerated", "for the test"))
+    monkeypatch.setattr("vrpca.plan.looks_worth_gram", lambda task: worth)
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("layout", ["C", "F", "csr", "csc"])
+@pytest.mark.parametrize("shape", [(900, 300), (300, 900)])
+def test_a_change_of_mind_forms_the_smaller_matrix(shape, layout, center, monkeypatch):
+    flat = np.random.default_rng(0).standard_normal(shape)
+    slow_model(monkeypatch)
+    formed = []
+    gram = View.gram
+    monkeypatch.setattr(View, "gram", lambda view: formed.append(view.d) or gram(view))
+    found = vrpca.svd(LAYOUTS[layout](flat), 2, center=center, tol=1e-10, random_state=0)
+    assert found.solver == "gram" and formed == [300]
+    assert_true_answer(found, flat - flat.mean(axis=0) if center else flat, 1e-10)
+    passes = [record.passes for record in found.history]
+    assert passes == sorted(passes) and found.n_passes == passes[-1] + 1
+
+
+def test_what_is_given_up_is_not_projected(monkeypatch):
+    flat = np.random.default_rng(0).standard_normal((900, 300))
+    slow_model(monkeypatch)
+    with_u, without = (vrpca.svd(flat, 2, tol=1e-10, random_state=0, compute_u=u) for u in (True, False))
+    assert with_u.solver == without.solver == "gram" and with_u.n_passes == without.n_passes + 1
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 3])
+def test_a_change_of_mind_comes_before_the_passes_are_spent(more, monkeypatch):
+    flat = np.random.default_rng(0).standard_normal((900, 300))
+    slow_model(monkeypatch)
+    looks = len(vrpca.svd(flat, 2, tol=1e-10, random_state=0, compute_u=False).history)
+    budget = looks + more
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = vrpca.svd(flat, 2, tol=1e-10, random_state=0, max_passes=budget)
+    assert found.n_passes <= budget and (found.converged == (found.solver == "gram"))
+
+
 def test_auto_stays_where_its_model_is_right(monkeypatch):
     monkeypatch.setattr("vrpca.plan.choose", lambda task: ("accelerated", "for the test"))
     monkeypatch.setattr("vrpca.plan.looks_worth_gram", lambda task: 2.0)
@@ -377,6 +418,13 @@ def test_a_user_who_stops_a_run_is_not_overruled(monkeypatch):
     monkeypatch.setattr("vrpca.plan.choose", lambda task: ("accelerated", "for the test"))
     with pytest.warns(match="The callback asked to stop"):
         found = vrpca.svd(decaying(), 2, tol=1e-10, random_state=0, callback=lambda record: True)
+    assert found.solver == "accelerated" and found.status is Status.STOPPED
+    flat = np.random.default_rng(0).standard_normal((900, 300))
+    slow_model(monkeypatch)
+    given_up = vrpca.svd(flat, 2, tol=1e-10, random_state=0).reason
+    look = int(given_up.split()[-2]) - 1  # where `auto` would change its mind
+    with pytest.warns(match="The callback asked to stop"):
+        found = vrpca.svd(flat, 2, tol=1e-10, random_state=0, callback=lambda record: record.epoch == look)
     assert found.solver == "accelerated" and found.status is Status.STOPPED
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 
 import vrpca
 from solvers.problems import suboptimality, view_of, with_eigenvalues
+from vrpca.run import Status
 from vrpca.solvers.complement import Complement, Search
 
 
@@ -121,3 +125,42 @@ def test_constant_and_tiny_data():
     found = vrpca.svd(X, 1, solver="krylov", certificate="probabilistic", random_state=0)
     np.testing.assert_allclose(found.s, np.sqrt(6))
     assert found.certificate.suboptimality < 1e-8
+
+
+def test_without_a_pass_for_the_search_nothing_is_proven():
+    X = problem(3, 200)
+    options = {"solver": "krylov", "tol": 1e-7, "random_state": 0, "compute_u": False}
+    plain = vrpca.svd(X, 3, **options)
+    with pytest.warns(ConvergenceWarning):
+        found = vrpca.svd(X, 3, certificate="probabilistic", max_passes=plain.n_passes, **options)
+    assert found.status is Status.UNPROVEN and found.certificate.kind == "estimated"
+
+
+@pytest.mark.parametrize("compute_u", [False, True])
+def test_the_search_leaves_a_pass_for_left_vectors(compute_u):
+    X = problem(3, 200)
+    options = {"solver": "krylov", "tol": 1e-7, "random_state": 0, "compute_u": compute_u, "max_passes": 9}
+    with pytest.warns(ConvergenceWarning):
+        found = vrpca.svd(X, 3, certificate="probabilistic", **options)
+    assert found.status is Status.UNPROVEN and found.n_passes == 9 and (found.U is not None) == compute_u
+
+
+def test_the_search_ends_in_time(monkeypatch):
+    X = problem(3, 200)
+    steps = []
+    step = Search.step
+    monkeypatch.setattr(Search, "step", lambda search: (steps.append(time.sleep(0.3)), step(search)))
+    with pytest.warns(ConvergenceWarning):
+        found = vrpca.svd(X, 3, solver="krylov", certificate="probabilistic", tol=1e-7, random_state=0, max_seconds=0.7)
+    assert found.status is Status.UNPROVEN and 0 < len(steps) <= 3
+
+
+def test_a_search_that_is_interrupted_loses_nothing(monkeypatch):
+    def interrupted(search):
+        raise KeyboardInterrupt
+
+    X = problem(3)
+    monkeypatch.setattr(Search, "step", interrupted)
+    with pytest.warns(match="Interrupted"):
+        found = vrpca.svd(X, 3, solver="krylov", certificate="probabilistic", tol=1e-7, random_state=0)
+    assert found.status is Status.INTERRUPTED and suboptimality(X, found.Vt) <= 1e-7

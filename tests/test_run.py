@@ -225,3 +225,11 @@ def test_verbose_with_restarts_and_a_callback(capfd):
     vrpca.svd(X, 2, solver="vr", random_state=0, verbose=True, restarts=2, callback=seen.append)
     assert capfd.readouterr().out == ""
     assert sum(record.epoch == 0 for record in seen) == 2
+
+
+@pytest.mark.parametrize("solver", ["krylov", "accelerated"])
+def test_near_the_level_of_rounding_a_run_does_not_go_on_for_ever(solver):
+    noise = np.random.default_rng(0).standard_normal((5000, 300)).astype(np.float32)
+    with pytest.warns(ConvergenceWarning):
+        found = vrpca.svd(noise, 2, solver=solver, tol=1e-13, random_state=0, compute_u=False, max_passes=300)
+    assert found.status is Status.STALLED and found.n_passes < 150

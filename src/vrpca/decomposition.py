@@ -19,10 +19,11 @@ from vrpca.data.stream import Stream, StreamWitness
 from vrpca.data.view import View, column_scale, make_view
 from vrpca.errors import DataError, OptionError
 from vrpca.linalg import cross, orthonormalise
-from vrpca.plan import Plan, Switch, make_plan
+from vrpca.plan import Plan, Switch, make_plan, transposed
 from vrpca.run import Outcome, Record, Status
 from vrpca.settings import SolveOptions, as_generator, check_k, check_weights, checked_options, solver_options
 from vrpca.solve import Solve
+from vrpca.solvers import SOLVERS
 from vrpca.threads import blas_threads, n_threads
 
 
@@ -197,18 +198,18 @@ def _decompose(
     look = _first_look(problem, options, k, fraction, _checked_start(start, source))
     projections = compute_u or look.plan.transpose or asked is None
     solve = Solve(look.view, look.plan.name, options, look.rng, look.moments.readings * look.view.n, projections)
-    name, reason = look.plan.name, look.plan.reason
     if fraction:
         outcome, k = solve.fraction(float(k), look.W0)
+        outcome = solve.finished(outcome)
     elif Switch.possible(options, look.plan):
-        outcome, name, reason = _solve_or_switch(solve, int(k), look)
+        outcome, look = _solve_or_switch(solve, int(k), problem, look)
     else:
-        outcome = solve(int(k), look.W0)
+        outcome = solve.finished(solve(int(k), look.W0))
     _warn(outcome, options["tol"], k, asked)
     if asked is None and outcome.iterate.P is not None:
         k = _numerical_rank(outcome.iterate.P)
-        outcome = replace(outcome, certificate=outcome.iterate.certificate(k))
-    return _decomposition(problem, look, outcome, int(k), compute_u, name, reason)
+        outcome = replace(outcome, certificate=outcome.iterate.certificate(k, look.view.rounding))
+    return _decomposition(problem, look, outcome, int(k), compute_u)
 
 
 @dataclass(frozen=True)
@@ -245,9 +246,14 @@ class _Problem:
 
 @dataclass(frozen=True)
 class _FirstLook:
-    """What the first reading leaves: moments, the plan, the view, a start, and which columns are not empty."""
+    """What the first reading leaves: moments, the plan, the view, a start, and which columns are not empty.
+
+    `source` has only those columns, and `its_moments` are theirs.
+    """
 
     moments: Moments
+    source: Source
+    its_moments: Moments
     plan: Plan
     view: View
     W0: np.ndarray | None
@@ -274,12 +280,10 @@ def _first_look(
     W0 = _oriented(start if start is None or kept is None else start[:, kept], view, upright)
     if (plan.name, plan.transpose) == (first.name, first.transpose):
         W0 = _use(witness, view, moments, kept, W0)
-    return _FirstLook(moments, plan, view, W0, kept, rng)
+    return _FirstLook(moments, smaller, its_moments, plan, view, W0, kept, rng)
 
 
-def _decomposition(
-    problem: _Problem, look: _FirstLook, outcome: Outcome, k: int, compute_u: bool, name: str, reason: str
-) -> Decomposition:
+def _decomposition(problem: _Problem, look: _FirstLook, outcome: Outcome, k: int, compute_u: bool) -> Decomposition:
     n, d = problem.source.shape
     U, s, Vt = _triplets(outcome, look.view, look.plan.transpose, k, compute_u)
     return Decomposition(
@@ -293,23 +297,29 @@ def _decomposition(
         rank_limit=min(problem.rows, d),
         status=outcome.status,
         n_passes=outcome.rows_read / look.view.n,
-        solver=name,
-        reason=reason,
+        solver=look.plan.name,
+        reason=look.plan.reason,
         certificate=outcome.certificate,
         history=outcome.history,
     )
 
 
-def _solve_or_switch(solve: Solve, k: int, look: _FirstLook) -> tuple[Outcome, str, str]:
-    """The outcome, the solver and the reason; `auto` changes to `gram` when the observation contradicts its model."""
-    plan = look.plan
-    solve.hopeless = switch = Switch(plan.task)
+def _solve_or_switch(solve: Solve, k: int, problem: _Problem, look: _FirstLook) -> tuple[Outcome, _FirstLook]:
+    """The outcome, and the look with the plan it came from: `auto` changes to `gram` when its model is contradicted."""
+    plan, options = look.plan, solve.options
+    transpose = transposed(SOLVERS["gram"], look.source)
+    projections = solve.projections or transpose
+    solve.hopeless = switch = Switch(plan.task, options["max_passes"] - 1 - projections)
     outcome = solve(k, look.W0)
     if not (switch.wanted and outcome.status is Status.STOPPED):
-        return outcome, plan.name, plan.reason
-    exact = Solve(solve.view, "gram", solve.options, solve.rng, solve.rows_before, solve.projections)(k)
+        return solve.finished(outcome), look
+    view = problem.view(look.source, look.its_moments, transpose, look.view.n_threads)
+    rows_before = round(outcome.rows_read / look.view.n * view.n)
+    exact = Solve(view, "gram", options, solve.rng, rows_before, projections)
+    found = exact.finished(exact(k))
     reason = f"{plan.reason}; it converged too slowly and was given up after {len(outcome.history)} looks"
-    return replace(exact, history=outcome.history + exact.history), "gram", reason
+    plan = replace(plan, name="gram", reason=reason, transpose=transpose)
+    return replace(found, history=outcome.history + found.history), replace(look, plan=plan, view=view)
 
 
 def _witness(

@@ -35,10 +35,10 @@ def make_plan(options: SolveOptions, source: Source, k: int | float, fraction: b
     name, reason = _chosen(options, task)
     solver, least = SOLVERS[name], 1 if fraction else int(k)
     columns = min(least + extra_columns(options, least, name), source.shape[1])
-    return Plan(solver, name, reason, least, columns, _transposed(solver, source), task)
+    return Plan(solver, name, reason, least, columns, transposed(solver, source), task)
 
 
-def _transposed(solver: type[Solver], source: Source) -> bool:
+def transposed(solver: type[Solver], source: Source) -> bool:
     """Whether to work on the transpose: as the data are stored, unless the shape matters more.
 
     It does for `gram`, whose matrix is that of the shorter side; for solvers that draw rows, which want many; and for
@@ -76,8 +76,9 @@ class Switch:
     It counts looks, not seconds, so that a seed gives the same answer on a busy machine.
     """
 
-    def __init__(self, task: Task):
+    def __init__(self, task: Task, last_call: float):
         self.worth, self.tol = looks_worth_gram(task), task.tol
+        self.last_call = last_call  # passes after which `gram` would be too late
         self.last: Record | None = None
         self.wanted = False
 
@@ -91,6 +92,8 @@ class Switch:
         """Whether what is left to do, at the rate of the last step, takes longer than all of `gram`."""
         before, self.last = self.last, record
         if before is None or record.epoch < self.worth or record.bound <= self.tol or self.tol <= 0:
+            return False
+        if record.passes > self.last_call:
             return False
         gained = np.log(before.bound / record.bound)
         left = np.log(record.bound / self.tol) / gained if gained > 0 else np.inf

@@ -13,10 +13,11 @@ import numpy as np
 from vrpca.certificate import Certificate
 from vrpca.data.view import View
 from vrpca.solvers import Solver
-from vrpca.solvers.iterate import Iterate, projected, renewed
+from vrpca.solvers.iterate import Iterate, renewed
 
 DIVERGED = "the steps diverged, and the step size is fixed"
-PATIENCE = 5  # looks without any progress, at the level of rounding, after which a run has stalled
+PATIENCE = 5  # looks without any progress, at the level of rounding, after which a run has stalled,
+LONG_PATIENCE = 20  # and near that level
 
 
 class Status(enum.Enum):
@@ -151,9 +152,8 @@ class Run:
                 status = self._record(current, event) or self._why_stop(event)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        certificate = self.best.certificate(self.k)
-        best = projected(self.view, self.best) if self.projections else self.best
-        return Outcome(best, certificate, status, self.history, self._rows_read())
+        certificate = self.best.certificate(self.k, self.view.rounding)
+        return Outcome(self.best, certificate, status, self.history, self._rows_read())
 
     def _rows_read(self) -> int:
         return self.rows_before + self.view.rows_read
@@ -178,7 +178,7 @@ class Run:
         return (it, what) if it.finite else (self.best, DIVERGED)
 
     def _record(self, it: Iterate, event: str = "") -> Status | None:
-        certificate = it.certificate(self.k)
+        certificate = it.certificate(self.k, self.view.rounding)
         record = Record(
             self.epoch,
             self._rows_read() / self.view.n,
@@ -218,7 +218,10 @@ class Run:
         return self.best.released or (self.projections and self.best.P is None)
 
     def _stalled(self) -> bool:
-        """Whether the residual is as small as rounding allows and has stopped falling."""
+        """Whether the residual is as small as rounding allows, and it or the bound has stopped falling."""
         recent = [r.residual for r in self.history[-PATIENCE:]]
-        floor = 4 * np.finfo(self.view.dtype).eps
-        return len(self.history) > PATIENCE and max(recent) < floor and min(recent) >= 0.5 * max(recent)
+        if len(self.history) > PATIENCE and max(recent) < 4 * self.view.rounding and min(recent) >= 0.5 * max(recent):
+            return True
+        before, late = self.history[:-LONG_PATIENCE], self.history[-LONG_PATIENCE:]
+        near = max(r.residual for r in late) < 32 * self.view.rounding
+        return near and bool(before) and min(r.bound for r in late) > 0.9 * min(r.bound for r in before)

@@ -17,9 +17,10 @@ from vrpca.run import Limits, Outcome, Record, Run, Status
 from vrpca.settings import SolveOptions, extra_columns, solver_options
 from vrpca.solvers import SOLVERS, Solver, make_solver
 from vrpca.solvers.complement import Search
-from vrpca.solvers.iterate import Iterate
+from vrpca.solvers.iterate import Iterate, projected
 
 ENDS_EVERYTHING = (Status.INTERRUPTED, Status.STOPPED, Status.SECONDS)
+SEARCHES = 4  # for what an answer has missed, at most
 FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
 
 
@@ -58,15 +59,25 @@ class Solve:
         assert best is not None
         wanted = self.options["certificate"] == "probabilistic" and best.certificate.kind == "estimated"
         if wanted and best.status not in ENDS_EVERYTHING:
-            best = self._proven(best, k)
+            try:
+                best = self._proven(best, k)
+            except KeyboardInterrupt:
+                best = replace(best, status=Status.INTERRUPTED)
         return replace(best, rows_read=self._rows_read())
 
-    def _proven(self, outcome: Outcome, k: int, tries: int = 3) -> Outcome:
+    def finished(self, outcome: Outcome) -> Outcome:
+        """The outcome that is going to be returned, with projections where they are wanted: they may take a pass."""
+        if not self.projections:
+            return outcome
+        return replace(outcome, iterate=projected(self.view, outcome.iterate), rows_read=self._rows_read())
+
+    def _proven(self, outcome: Outcome, k: int, tries: int = SEARCHES - 1) -> Outcome:
         """The outcome with a probabilistic certificate; what was missed, if anything, is looked for and taken in."""
         it = outcome.iterate
-        search = Search(self.view, np.ascontiguousarray(it.W), self.options["failure_probability"], self.rng)
+        failure = self.options["failure_probability"] / SEARCHES  # any of them may fail
+        search = Search(self.view, np.ascontiguousarray(it.W), failure, self.rng)
         certificate = self._searched(search, it, k)
-        if certificate.suboptimality <= self.options["tol"]:
+        if certificate.kind != "estimated" and certificate.suboptimality <= self.options["tol"]:
             return replace(outcome, certificate=certificate)
         solver, limits = self._solver(k), self._limits(share=1)
         if tries and search.above(it.theta[k - 1]) and self._affordable(solver, limits):
@@ -76,13 +87,20 @@ class Solve:
         return replace(outcome, certificate=certificate, status=status)
 
     def _searched(self, search: Search, it: Iterate, k: int) -> Certificate:
-        """Search outside the iterate until its certificate is below tol, or the passes are spent."""
-        while not search.exhausted and self._rows_read() / self.view.n + 1 <= self.options["max_passes"]:
+        """Search outside the iterate until its certificate is below tol, or the passes or seconds are spent."""
+        last = 1 if self.projections and it.P is None else 0
+        while not search.exhausted and self._affords(1 + last):
             search.step()
             it.mu, it.kind = search.ceiling(), "probabilistic"
-            if it.certificate(k).suboptimality <= self.options["tol"]:
+            if it.certificate(k, self.view.rounding).suboptimality <= self.options["tol"]:
                 break
-        return it.certificate(k)
+        return it.certificate(k, self.view.rounding)
+
+    def _affords(self, passes: float) -> bool:
+        """Whether so many passes are left, and time."""
+        limits = self._limits(share=1)
+        in_time = limits.max_seconds is None or limits.max_seconds > 0
+        return in_time and self._rows_read() / self.view.n + passes <= limits.max_passes
 
     def fraction(self, fraction: float, W0: np.ndarray | None = None) -> tuple[Outcome, int]:
         """Let k grow until the answer's Ritz values, which are lower bounds, explain the fraction."""
@@ -99,7 +117,7 @@ class Solve:
             ended = outcome.status in ENDS_EVERYTHING and not gave_up
             if enough or ended or not self._affordable(self._solver(larger), self._limits(share=1)):
                 needed = min(int(np.searchsorted(explained, fraction)) + 1, k)
-                certificate = outcome.iterate.certificate(needed)
+                certificate = outcome.iterate.certificate(needed, self.view.rounding)
                 status = outcome.status if enough or ended else Status.PASSES
                 if enough and certificate.suboptimality <= self.options["tol"]:
                     status = Status.CONVERGED  # those that are needed are, whatever the others
@@ -161,10 +179,9 @@ def _falls_short(record: Record, fraction: float) -> bool:
 
 
 def either(first: Callable[[Record], Any] | None, second: Callable[[Record], bool]) -> Callable[[Record], bool]:
-    """A callback that calls both and stops when one of them wants to."""
+    """A callback that stops when one of them wants to; the second one is not asked where the first one does."""
 
     def call(record: Record) -> bool:
-        stop = bool(first(record)) if first is not None else False
-        return second(record) or stop
+        return (first is not None and bool(first(record))) or second(record)
 
     return call

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -19,13 +20,38 @@ def n_threads(asked: int | None) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def blas_threads(count: int) -> AbstractContextManager[Any]:
-    """Limit BLAS to so many threads within a block.
+class _Blas:
+    """The limits on BLAS that are in force: they are the process's, whichever of its threads asks for them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.blocks = 0
+        self.first: Any = None  # it knows what was there before all of them
+
+    @contextmanager
+    def limited(self, count: int) -> Iterator[None]:
+        with self.lock:
+            limit = _controller().limit(limits=count)
+            self.first = limit if self.blocks == 0 else self.first
+            self.blocks += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.blocks -= 1
+                (limit if self.blocks else self.first).restore_original_limits()
+
+
+_blas = _Blas()
+
+
+def blas_threads(count: int) -> AbstractContextManager[None]:
+    """Limit BLAS to so many threads within a block; whoever leaves last restores what the first one found.
 
     Between the products there are only small matrices: a second BLAS thread gains nothing there, and goes on spinning
     on the core that the next product wants.
     """
-    return _blas().limit(limits=count)
+    return _blas.limited(count)
 
 
 def in_parallel(n_threads: int, work: Callable[..., T], *arguments: Sequence[Any]) -> Iterator[T]:
@@ -42,7 +68,7 @@ def _pool(n_threads: int, process: int) -> ThreadPoolExecutor:
 
 
 @functools.cache
-def _blas() -> Any:
+def _controller() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")

@@ -341,3 +341,21 @@ def test_one_row_uncentred(rng):
     W = np.ones((5, 2))
     np.testing.assert_allclose(view.product(W), Z.T @ (Z @ W), atol=1e-14)
     assert np.linalg.norm(Z) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("density", [0.03, 0.5])
+def test_gram_of_sparse_data(density, center, scale, weighted, transpose, rng):
+    X = sp.csr_array(sparse_matrix(300, 40, density, rng, np.float64)) + sp.eye_array(300, 40)
+    weights = rng.uniform(0.5, 2, 300) if weighted else None
+    views = [
+        make_view(
+            as_source(data), column_moments(as_source(data), weights, 1), center=center, scale=scale, weights=weights,
+            transpose=transpose, n_threads=2,
+        )
+        for data in (sp.csr_array(X), X.toarray())
+    ]  # fmt: skip
+    np.testing.assert_allclose(views[0].gram(), views[1].gram(), atol=1e-13)

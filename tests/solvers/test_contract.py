@@ -105,7 +105,7 @@ def test_iterates_keep_their_identities(solver, k, transpose):
         np.testing.assert_allclose(it.G, R.T @ R, atol=1e-13)
         eigenvalues = np.linalg.eigvalsh(A)[::-1]
         assert (it.theta <= eigenvalues[:k] + 1e-14).all()
-        certificate = it.certificate(k)
+        certificate = it.certificate(k, view.rounding)
         np.testing.assert_allclose(certificate.residuals, np.linalg.norm(R, axis=0) / it.theta[0], atol=1e-7)
         if worker.max_epochs == 0:  # it has no steps
             break

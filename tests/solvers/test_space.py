@@ -252,3 +252,23 @@ def test_a_space_of_a_view(dtype):
         space.expand(space.fresh(space.iterate(3)[1], rng))
         check(space)
     assert view.rows_read == 6 * 300
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("d", [60, 2000])
+def test_the_last_direction_is_found(d, dtype):
+    """A random vector has little left outside of all the others."""
+    rng = np.random.default_rng(0)
+    space = Space(view_of(rng.standard_normal((10, d)).astype(dtype)), 1, d)
+    space.S[: d - 1] = np.linalg.qr(rng.standard_normal((d, d)))[0][: d - 1]
+    space.size = d - 1
+    (last,) = space.fresh(np.zeros((1, d), dtype), rng)
+    assert np.abs(space.S[: d - 1] @ last).max() < 10 * np.finfo(dtype).eps
+    assert np.linalg.norm(last) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("d", [33, 40, 47, 48])
+def test_no_restart_where_all_that_is_left_fits(d):
+    flat = np.random.default_rng(0).standard_normal((3000, d))
+    found = vrpca.svd(flat, 8, solver="krylov", oversample=0, tol=1e-10, random_state=0, compute_u=False)
+    assert found.certificate.kind == "exact" and found.n_passes <= 2 + -(-d // 9)

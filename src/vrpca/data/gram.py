@@ -14,8 +14,8 @@ from vrpca.threads import in_parallel
 
 NARROW = 200  # columns up to which a kernel of ours is ahead of BLAS
 HEAD = 1024  # rows that tell how large a mean is
-CANCELS = 1e6  # square of a mean, over the variance, that may be subtracted in double precision
 SPARSE = 0.1  # density below which a product of sparse matrices is cheaper than one of dense blocks
+CANCELS = 1e6  # square of a mean, over the variance, that may be subtracted in double precision
 
 
 class GramSum:

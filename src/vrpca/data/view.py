@@ -15,14 +15,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca import kernels
+from vrpca.data.gram import CANCELS, SPARSE
 from vrpca.data.moments import Moments
 from vrpca.data.rowmap import RowMap
 from vrpca.data.source import Source, as_source, pieces, stored_entries
 from vrpca.data.stream import Stream
 from vrpca.errors import DataError
 from vrpca.linalg import aligned_zeros
+from vrpca.threads import in_parallel
 
 PIECE = 32768  # row numbers drawn at a time
+CHUNK = 1024  # rows that are squared at a time
 LEAST = 1e-12  # a unit below this (or above its inverse) goes into the columns: squares of raw entries may overflow
 
 
@@ -75,6 +78,7 @@ class View:
         self._round_scale()
         self.n_threads = n_threads
         self.support = support
+        self.cancellation = 1.0  # how much larger the numbers are than what centring leaves of them, if it comes late
         self.rows_read = 0
         self.A: np.ndarray | None = None  # where it is known already
         self._whole: Block | None = None
@@ -100,6 +104,11 @@ class View:
             raise DataError(f"X, or one of its columns, is too small for {self.dtype}: multiply it by a power of ten.")
         if self.shift is not None:
             self.shift = self.shift * np.divide(self.scale, exact, out=np.ones_like(exact), where=exact != 0)
+
+    @property
+    def rounding(self) -> float:
+        """Relative rounding of products with A."""
+        return float(np.finfo(self.dtype).eps) * self.cancellation
 
     @property
     def entries(self) -> int:
@@ -247,11 +256,36 @@ class View:
         """Return A itself (d x d), in double precision, by one reading."""
         A = np.zeros((self.d, self.d))
         for start, X in self.source.blocks():
-            for lo in range(0, X.shape[0], 1024):
-                Z = self._dense(start + lo, X[lo : lo + 1024])
-                A += Z.T @ Z
+            if sp.issparse(X) and X.nnz < SPARSE * X.shape[0] * X.shape[1] and self.cancellation**2 < CANCELS:
+                A += self._sparse_gram(start, X)
+            else:
+                self._add_dense_gram(A, start, X)
         self.rows_read += self.n
         return A / self.n
+
+    def _add_dense_gram(self, A: np.ndarray, start: int, X: Any) -> None:
+        def square(lo: int) -> np.ndarray:
+            Z = self._dense(start + lo, X[lo : lo + CHUNK])
+            return Z.T @ Z
+
+        step = CHUNK * self.n_threads  # no more results than threads at a time
+        for first in range(0, X.shape[0], step):
+            chunks = range(first, min(first + step, X.shape[0]), CHUNK)
+            for part in in_parallel(self.n_threads, square, chunks):
+                A += part
+
+    def _sparse_gram(self, start: int, X: Any) -> np.ndarray:
+        """``sum a^2 (x s - b m) (x s - b m)^T``, multiplied out: X stays sparse."""
+        m, n = self.map.cut(slice(start, start + X.shape[0])), X.shape[0]
+        a = np.full(n, self.unit) if m.row_scale is None else self.unit * m.row_scale
+        Y = sp.diags_array(a) @ X.astype(np.float64)
+        Y = sp.csr_array(Y if m.col_scale is None else Y @ sp.diags_array(m.col_scale))
+        A = (Y.T @ Y).toarray()
+        if m.shift is not None:
+            weight = a if m.row_shift is None else a * m.row_shift
+            along = np.outer(Y.T @ weight, m.shift)
+            A += (weight @ weight) * np.outer(m.shift, m.shift) - along - along.T
+        return A
 
     def _dense(self, start: int, X: Any) -> np.ndarray:
         """A few rows of Z, in full and in double precision."""
@@ -320,9 +354,20 @@ def make_view(
         frobenius = np.sqrt(n * (square * (inverse / moments.factor) ** 2).sum())
     if not transpose:
         shift = None if mean is None else mean if inverse is None else mean * inverse
-        return View(source, RowMap(inverse, shift, row_weight), frobenius, n_threads, square > 0)
-    shift = None if mean is None else np.ones(n) if row_weight is None else row_weight
-    return View(source.transposed(), RowMap(row_weight, shift, inverse, mean), frobenius, n_threads)
+        view = View(source, RowMap(inverse, shift, row_weight), frobenius, n_threads, square > 0)
+    else:
+        shift = None if mean is None else np.ones(n) if row_weight is None else row_weight
+        view = View(source.transposed(), RowMap(row_weight, shift, inverse, mean), frobenius, n_threads)
+    if center and hasattr(source, "entries"):
+        view.cancellation = _cancellation(moments, inverse)
+    return view
+
+
+def _cancellation(moments: Moments, inverse: np.ndarray | None) -> float:
+    """How much larger the numbers of sparse data are than what centring leaves: they are summed up before it."""
+    weight = 1.0 if inverse is None else (inverse / inverse.max()) ** 2
+    variance = float((moments.variance * weight).sum())
+    return float(np.sqrt((moments.second * weight).sum() / variance)) if variance > 0 else 1.0
 
 
 def column_scale(moments: Moments) -> np.ndarray:

@@ -70,8 +70,8 @@ class Search:
         self.next = self.space.fresh(self.space.AS[old : self.space.size].copy(), self.rng)
 
     def ceiling(self) -> float:
-        """What lambda_max on the complement does not exceed, but for the failure probability."""
-        sure = math.log(1.648 * math.sqrt(self.dimension)) - math.log(self.failure) / self.starts
+        """What lambda_max on the complement does not exceed, but for the failure probability of all steps together."""
+        sure = math.log(1.648 * math.sqrt(self.dimension)) - math.log(self.failure / MOST) / self.starts
         error = (sure / (2 * self.steps - 1)) ** 2 if self.steps else 1.0
         return float(self.space.theta[0]) / (1 - error) if error < 1 else math.inf
 

@@ -45,15 +45,14 @@ class Iterate:
         """``tr(W_k^T A W_k)``, relative to tr A."""
         return float(self.theta[:k].sum())
 
-    def certificate(self, k: int) -> Certificate:
-        """Bound for the k leading vectors."""
-        d, dtype = self.size
-        return certify(self.theta, self.G, k, d, self.mu, self.kind, float(np.finfo(dtype).eps))
+    def certificate(self, k: int, rounding: float) -> Certificate:
+        """Bound for the k leading vectors, given the relative rounding of products with A."""
+        return certify(self.theta, self.G, k, self.length, self.mu, self.kind, rounding)
 
     @property
-    def size(self) -> tuple[int, np.dtype]:
-        """Length and type of the vectors."""
-        return self.W.shape[0], self.W.dtype
+    def length(self) -> int:
+        """Length of the vectors."""
+        return self.W.shape[0]
 
     @property
     def finite(self) -> bool:
@@ -64,8 +63,8 @@ class Iterate:
 class Pending(Iterate):
     """An iterate whose vectors are combined when asked for; `settle` it before what they are made of changes."""
 
-    def __init__(self, combine: Callable[[], np.ndarray], size: tuple[int, np.dtype], *what: Any):
-        self._combine, self._size = combine, size
+    def __init__(self, combine: Callable[[], np.ndarray], length: int, *what: Any):
+        self._combine, self._length = combine, length
         self._W: np.ndarray | None = None
         super().__init__(np.zeros((0, 0)), None, None, *what)
 
@@ -86,9 +85,9 @@ class Pending(Iterate):
             self._W = self._combine()
 
     @property
-    def size(self) -> tuple[int, np.dtype]:
-        """Length and type of the vectors."""
-        return self._size
+    def length(self) -> int:
+        """Length of the vectors."""
+        return self._length
 
 
 def random_start(view: View, l: int, rng: np.random.Generator, W0: np.ndarray | None = None) -> np.ndarray:

@@ -139,15 +139,17 @@ class Lanczos(Solver):
         K = self.B @ Y[:, : l + 1]
         G = K.T @ K + self.dropped**2 * np.eye(K.shape[1])
         coefficients = np.ascontiguousarray(Y[:, :l].T, dtype=self.S.dtype)
-        if size >= self.order or l == size:
+        if size >= self.order:
             mu, kind = (float(theta[l]) if l < size else 0.0), "exact"
+        elif l == size:
+            mu, kind = max(0.0, 1.0 - float(theta.sum())), "estimated"
         else:
             share = min(1.0, self.block / (l + 1))
             mu = estimate_outside(float(theta[l]), float(np.sqrt(G[l, l])), self.looks, theta[:l], share)
             kind = "estimated"
         self.last = Pending(
             lambda: (coefficients @ self.S[:size]).T,
-            (view.d, view.dtype),
+            view.d,
             theta[:l].copy(),
             G[:l, :l].copy(),
             mu,

@@ -98,6 +98,7 @@ class Space:
     def make_room(self, wanted: int) -> None:
         """Keep the leading Ritz vectors and the iterate before the last one, if there is no room for so many more."""
         capacity, width = len(self.S), self.columns + 1
+        wanted = min(wanted, self.order - self.size)
         if self.size + wanted > capacity:
             keep = max(min(capacity - wanted - width, self.size - wanted), min(width, self.size))
             T = self.Y[:, :keep]
@@ -131,15 +132,13 @@ class Space:
     def _against(self, Z: np.ndarray) -> np.ndarray:
         """Gram-Schmidt against S and orthonormalisation, twice, and again where much has cancelled."""
         S, eps = self.S[: self.size], float(np.finfo(Z.dtype).eps)
+        Z, _ = _unit_rows(Z, np.finfo(Z.dtype).tiny / eps)
         for turn in range(3):
-            norms = np.linalg.norm(Z, axis=1)
-            there = norms > np.finfo(Z.dtype).tiny / eps
-            Z = (Z if there.all() else Z[there]) * (1 / norms[there, None]).astype(Z.dtype)
-            Z -= (Z @ S.T) @ S
+            Z, left = _unit_rows(Z - (Z @ S.T) @ S, 64 * eps)  # less was rounding
             w, Y = np.linalg.eigh((Z @ Z.T).astype(np.float64))
             good = w > 1e4 * eps
             Z = np.ascontiguousarray((Y[:, good] / np.sqrt(w[good])).T[::-1], dtype=Z.dtype) @ Z
-            if turn and good.all() and w.min(initial=1.0) > 0.01:  # nothing that matters was cancelled
+            if turn and good.all() and min(w.min(initial=1.0), left) > 0.01:  # nothing that matters was cancelled
                 break
         return Z
 
@@ -183,6 +182,14 @@ def recombine(M: np.ndarray, size: int, T: np.ndarray) -> None:
     small = np.ascontiguousarray(T.T, dtype=M.dtype)
     for at in range(0, M.shape[1], PIECE):
         M[: T.shape[1], at : at + PIECE] = small @ M[:size, at : at + PIECE]
+
+
+def _unit_rows(Z: np.ndarray, shortest: float) -> tuple[np.ndarray, float]:
+    """The rows that are longer than that, with length 1, and how short the shortest of them was."""
+    norms = np.linalg.norm(Z, axis=1)
+    there = norms > shortest
+    Z = Z if there.all() else Z[there]
+    return Z * (1 / norms[there, None]).astype(Z.dtype), float(norms[there].min(initial=1.0))
 
 
 def _orthonormal(C: np.ndarray) -> np.ndarray:

@@ -33,12 +33,14 @@ void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, double
     const i64 piece = DISPATCH(PIECE), pieces = (d + piece - 1) / piece;
     const i64 parts = std::max<i64>(1, std::min<i64>(threads, pieces / 4));
     const i64 size = q * (m + q);
+    const i64 room = DISPATCH(sweep_size(m, b));
     std::vector<double> own(size_t(parts * size), 0.0);
+    std::vector<T> scratch(size_t(parts * room));  // nothing that may throw is left to the threads
+    std::vector<const T*> rows(size_t(parts * (m + b)));
     vrpca::in_parallel(parts, [&](i64 p) {
         const i64 lo = pieces * p / parts * piece, hi = std::min(d, pieces * (p + 1) / parts * piece);
-        std::vector<T> scratch(size_t(DISPATCH(sweep_size(m, b))));
-        std::vector<const T*> rows(size_t(m + b));
-        DISPATCH(sweep(S, m, K, V, b, q, d, lo, hi, own.data() + p * size, scratch.data(), rows.data()));
+        DISPATCH(sweep(S, m, K, V, b, q, d, lo, hi, own.data() + p * size, scratch.data() + p * room,
+                       rows.data() + p * (m + b)));
     });
     std::fill(D, D + size, 0.0);
     for (i64 p = 0; p < parts; p++)

@@ -184,7 +184,6 @@ void product(const Rows<vrpca::CsrRows<T, I>>& self, const T* W, i64 l, T* U, T*
     }
 }
 
-// The same, dense: W and U are turned column-major, U is summed in double.
 // Threads that share the rows evenly where every one of them has d columns to look after.
 template <class T>
 i64 threads_for(const vrpca::DenseRows<T>& r, i64 threads) {
@@ -195,6 +194,7 @@ i64 threads_for(const vrpca::CsrRows<T, I>& r, i64 threads) {
     return std::max<i64>(1, std::min<i64>(threads, (r.indptr[r.n] - r.indptr[0]) / (8 * r.d)));
 }
 
+// The same, dense: W and U are turned column-major, U is summed in double.
 template <class T>
 void narrow_product(const Rows<vrpca::DenseRows<T>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
     const auto& r = self.rows;

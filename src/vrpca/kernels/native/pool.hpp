@@ -30,7 +30,7 @@ public:
         return *pool;
     }
 
-    // Runs work(0..parts-1), the last one here; parts that no thread has begun are done here, too.
+    // Runs work(0..parts-1), the last one here; parts that no thread has begun are done here, too. It must not throw.
     void run(std::int64_t parts, const std::function<void(std::int64_t)>& work) {
         Job job{&work, parts - 1};
         {
