@@ -41,9 +41,80 @@ def test_exponents_of_the_gap(study):
 
 
 def test_exponents_of_n(study):
-    few, many = scaling_claims.halves(study.rows("rows"))
+    few, many = scaling_claims.ends(study.rows("rows"))
     slopes = [scaling_claims.power_law(*scaling.columns_of(part, "n", "rows")).slope for part in (few, many)]
     assert 0.2 < slopes[0] < 0.9 and 0.5 < slopes[1] < 1.2
+
+
+class Made(Study):
+    """A study with rows that were made up."""
+
+    def __init__(self, **rows):
+        super().__init__(Log(same=SAME), print, 1)
+        self.made = {name.replace("_", " "): found for name, found in rows.items()}
+
+    def rows(self, study):
+        return self.made[study]
+
+
+GAPS, SIZES = np.geomspace(0.001, 0.01, 6), (500, 1000, 2000, 3000, 16000, 32000, 64000)
+
+
+def grown(passes):
+    """A study in which passes grow like this, of n and lambda."""
+    gap = [{"n": 1000, "gap": g, "passes": passes(1000, g)} for g in GAPS]
+    rows = [{"n": n, "gap": 0.05, "rows": n * passes(n, 0.05), "passes": 1.0} for n in SIZES]
+    return Made(gap=gap, rows=rows, theorem_1=[row | {"passes": row["gap"] ** -2} for row in gap])
+
+
+@pytest.mark.parametrize(
+    ("passes", "verdict"),
+    [
+        (lambda n, g: 1 + 1 / (g * np.sqrt(n)), "confirmed"),
+        (lambda n, g: 1 / g, "partly confirmed"),  # power iterations: a product
+        (lambda n, g: (1 + 1 / (g * np.sqrt(n))) ** 3, "partly confirmed"),
+    ],
+)
+def test_the_verdict_on_the_runtime_follows_the_rows(passes, verdict):
+    assert scaling_claims.runtime(grown(passes)).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("per_column", "verdict"), [(0.0, "confirmed"), (40.0, "confirmed"), (20000.0, "not confirmed")]
+)
+def test_the_verdict_on_the_cost_of_an_epoch(per_column, verdict):
+    rng = np.random.default_rng(0)
+    rows = [
+        {"n": 20000, "d": d, "entries": e, "seconds": (1e-3 + 1e-9 * (e + per_column * d)) * rng.uniform(0.95, 1.05)}
+        for d in (1000, 4000, 16000, 64000)
+        for e in (10**5, 10**6)
+    ]
+    assert (scaling_claims.epoch_cost(Made(cost=rows)).verdict == "confirmed") is confirmed
+
+
+@pytest.mark.parametrize(("kept", "verdict"), [(99, "confirmed"), (57, "undecided"), (30, "not confirmed")])
+def test_the_verdict_on_the_promise(kept, verdict):
+    rows = [{"delta": 0.05, "epsilon": 1e-2, "error": 0.0 if i < kept else 1.0} for i in range(100)]
+    assert scaling_claims.probability(Made(promise=rows, starts=[{"passes": 10}])).verdict == verdict
+
+
+@pytest.mark.parametrize(("hits", "verdict"), [((40, 64, 87), "confirmed"), ((64, 64, 64), "not confirmed")])
+def test_the_verdict_on_restarts(hits, verdict):
+    rows = [
+        {"restarts": number, "epochs": 5, "error": 0.0 if i < hit else 1.0}
+        for number, hit in zip(scaling.RESTARTS, hits, strict=True)
+        for i in range(100)
+    ]
+    assert scaling_claims.restarts(Made(restarts=rows)).verdict == verdict
+
+
+def test_runs_that_fail_count():
+    good = {"r2": 1.0, "r2_whole": 1.0, "decades": 9.0, "burn_in": 0.1, "passes": 20.0, "gap": 0.05}
+    failed = {"passes": None, "rows": None, "gap": 0.05}
+    study = Made(gap=[good], rows=[good], starts=[good, failed])
+    assert scaling_claims.exponential(study).verdict == "partly confirmed"
+    assert scaling_claims.burn_in(study).verdict == "not confirmed"
+    assert scaling_claims.exponential(Made(gap=[failed], rows=[], starts=[])).verdict == "not confirmed"
 
 
 def test_restarts_help(study):

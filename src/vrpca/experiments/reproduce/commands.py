@@ -65,6 +65,12 @@ def reproduce(
     for name in names:
         if name not in EXPERIMENTS:
             raise OptionError(f"There is no experiment {name}: use {', '.join(EXPERIMENTS)} or {ALL}.")
+    if lambdas is not None and "fig1" not in names:
+        raise OptionError(f"--lambdas is for fig1; {what} has its own.")
+    if size == "paper" and "fig1" not in names:
+        raise OptionError(f"--size paper is for fig1; {what} has the sizes default and tiny.")
+    if seed < 0 or (threads is not None and threads < 1):
+        raise OptionError(f"--seed {seed} and --threads {threads}: a seed is not negative, and threads are positive.")
     request = Request(
         size_named(size),
         made_folder(out),
@@ -79,6 +85,7 @@ def reproduce(
     )
     if not plots.can_plot():
         raise ImportError('Figures need matplotlib: pip install "vrpca[plot]".')
+    page.check(request.out)
     for name in names:
         _check_log(request, _stem(name, request.size))
     for name in names:
@@ -110,7 +117,7 @@ def _gaps(text: str | None, size: Size) -> tuple[float, ...]:
         raise OptionError(f"--lambdas {text} must be numbers with commas between, such as 0.16,0.05.") from None
     if not all(0 < gap <= 0.5 for gap in gaps):
         raise OptionError(f"--lambdas {text}: each must lie in (0, 0.5].")
-    return gaps
+    return tuple(dict.fromkeys(gaps))
 
 
 def _stem(name: str, size: Size) -> str:
@@ -126,9 +133,10 @@ def _check_log(request: Request, stem: str) -> None:
 def _experiment(name: str, request: Request) -> Path:
     stem = _stem(name, request.size)
     section = _scaling(stem, request) if name == "scaling" else _figure(name, stem, request)
+    path = page.write(section, request.out)
     for finding in section.findings:
         print(f"{name}: {finding.claim}: {finding.verdict}")
-    return page.write(section, request.out)
+    return path
 
 
 def _figure(name: str, stem: str, request: Request) -> page.Section:
@@ -142,7 +150,7 @@ def _figure(name: str, stem: str, request: Request) -> page.Section:
         request.command,
         summary.machine(request.threads),
         claims.figure_findings(name, panels),
-        page.panel_tables(panels),
+        page.panel_tables(panels, timed=name == "beyond"),
         drawing.convergence(panels, stem, request.out),
         [f"{stem}.csv"],
     )
@@ -173,7 +181,7 @@ def _workplace(request: Request) -> Iterator[Path]:
 
 def _scaling(stem: str, request: Request) -> page.Section:
     log = Log(request.out / f"{stem}.jsonl", resume=request.resume, same=scaling.SAME)
-    study = scaling.Study(log, request.say, request.threads)
+    study = scaling.Study(log, request.say, request.threads, request.seed)
     sweep = scaling.TINY if request.size.tiny else scaling.Sweep()
     for step in scaling.STUDIES:
         step(study, sweep)

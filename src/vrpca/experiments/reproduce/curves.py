@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 import zlib
@@ -48,7 +49,7 @@ class Method:
     solver : str
         The name in the registry.
     options : dict
-        Entries of `solvers.options.Options`.
+        Entries of `solvers.options.Options`; and `copies`, how often every row of the data counts (VR-PCA only).
     step_by_gap : float or None
         Oja's constant c in units of 1 / (eigengap of A), which is known here.
     shared_start : bool
@@ -80,13 +81,17 @@ class Problem:
         For a small gap g, an epoch of VR-PCA multiplies the error by ``exp(-2 sqrt(n) g / tr A)`` and takes two
         passes, a power iteration by ``exp(-2 g / lambda_{k+1})``.
         """
-        n = self.X.shape[0]
+        return math.sqrt(self.X.shape[0]) * self.optimum.following / (2 * self.trace)
+
+    @cached_property
+    def trace(self) -> float:
+        """Tr A: the mean squared norm of a row."""
         squares = (
             self.X.multiply(self.X).sum()
             if sp.issparse(self.X)
             else sum(float(np.vdot(b, b)) for b in row_blocks(self.X))
         )
-        return math.sqrt(n) * self.optimum.following / (2 * float(squares) / n)
+        return float(squares) / self.X.shape[0]
 
     def view(self, threads: int) -> View:
         """The matrix as solvers see it; the first look at it is not counted."""
@@ -113,6 +118,7 @@ class Curve:
     errors: np.ndarray
     seconds: np.ndarray
     advantage: float = math.nan
+    copies: int = 1
 
     @classmethod
     def of(cls, result: Result) -> Curve:
@@ -120,16 +126,13 @@ class Curve:
         points = np.array(result["points"], dtype=float)
         method = result["method"]
         columns = (points[:, 0], points[:, 1], points[:, 2])
-        return cls(method["label"], method["solver"], *columns, result.get("advantage", math.nan))
+        copies = method.get("options", {}).get("copies", 1)
+        return cls(method["label"], method["solver"], *columns, result.get("advantage", math.nan), copies)
 
     def passes_to(self, target: float) -> float:
         """Passes until the first look below a target; infinite if there is none."""
         reached = np.flatnonzero(self.errors <= target)
         return float(self.passes[reached[0]]) if len(reached) else math.inf
-
-    def at(self, passes: float) -> float:
-        """The suboptimality after so many passes: that of the last look until then."""
-        return float(self.errors[self.passes <= passes][-1])
 
 
 def start_of(problem: Problem, seed: int) -> np.ndarray:
@@ -153,6 +156,9 @@ def iterates(
 
 def _options(problem: Problem, method: Method, n: int, stride: int) -> Options:
     given = dict(method.options)
+    copies = given.pop("copies", 1)
+    if copies > 1:  # A is the same; an epoch has so many times more steps, and they are shorter
+        given |= {"step": 1 / (problem.trace * math.sqrt(copies * n)), "epoch_length": copies * n}
     if method.step_by_gap is not None:
         given["step"] = method.step_by_gap / problem.optimum.gap
     if method.solver in LOOKS_APART:
@@ -161,10 +167,11 @@ def _options(problem: Problem, method: Method, n: int, stride: int) -> Options:
     return Options(columns=min(problem.k + extra, problem.X.shape[1]), **given)
 
 
-def effective_passes(solver: str, view: View, looks: int) -> float:
+def effective_passes(method: Method, view: View, looks: int) -> float:
     """Readings as the paper counts them: 2 for an epoch of VR-PCA, 1 for an iteration or n of Oja's steps."""
-    apart = looks if solver in LOOKS_APART else 1 if solver in LAST_APART else 0
-    return view.passes - apart
+    apart = looks if method.solver in LOOKS_APART else 1 if method.solver in LAST_APART else 0
+    copies = method.options.get("copies", 1)
+    return (view.passes - apart) * 2 / (1 + copies)  # n rows stand for all copies in a snapshot, not in the steps
 
 
 def follow(problem: Problem, method: Method, extent: Extent, seed: int, threads: int, tell: Say) -> Points:
@@ -175,7 +182,7 @@ def follow(problem: Problem, method: Method, extent: Extent, seed: int, threads:
         spent += time.perf_counter() - began
         if not it.finite:
             break
-        passes = effective_passes(method.solver, view, len(points) + 1)
+        passes = effective_passes(method, view, len(points) + 1)
         points.append([passes, problem.optimum.suboptimality(it.W), spent])
         if passes >= extent.passes or _finished(points):
             break
@@ -199,11 +206,15 @@ def _finished(points: Points) -> bool:
 
 
 def arpack_points(problem: Problem, longest: float, seed: int) -> Points:
-    """ARPACK (scipy's eigsh) on A with ever smaller tolerances, from the shared start; a product with A is one pass."""
+    """ARPACK (scipy's eigsh) on A with more vectors and smaller tolerances, from the shared start.
+
+    A product with A is one pass. The default number of vectors, 20 at least, is also the fewest products there are.
+    """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     X, points = problem.X, []
-    for tol in (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 0.0):
+    sizes = [size for size in (2 * problem.k + 2, 2 * problem.k + 8, 20 + problem.k) if size < X.shape[1]]
+    for size, tol in itertools.product(sizes, (1e-1, 1e-2, 1e-4, 0.0)):
         products = 0
 
         def product(v: np.ndarray) -> np.ndarray:
@@ -213,11 +224,18 @@ def arpack_points(problem: Problem, longest: float, seed: int) -> Points:
 
         A = LinearOperator((X.shape[1], X.shape[1]), matvec=product, dtype=np.float64)
         began = time.perf_counter()
-        W = eigsh(A, problem.k, v0=start_of(problem, seed)[:, 0], tol=tol)[1]
+        W = eigsh(A, problem.k, v0=start_of(problem, seed)[:, 0], ncv=size, tol=tol)[1]
         points.append(_judged(problem, float(products), W, began))
-        if points[-1][1] <= BOTTOM or products >= longest:
-            break
-    return points
+    return _only_the_best(points)
+
+
+def _only_the_best(points: Points) -> Points:
+    """The points that no other one beats in both passes and suboptimality, in the order of passes."""
+    best: Points = []
+    for point in sorted(points):
+        if not best or point[1] < best[-1][1]:
+            best.append(point)
+    return best
 
 
 def randomized_points(problem: Problem, longest: float, seed: int) -> Points:
@@ -261,10 +279,12 @@ class Stage:
         Number of components.
     prepare : callable
         Makes the `Problem`.
+    copies : int
+        How many times more rows the paper's data have.
     """
 
-    def __init__(self, title: str, data: dict[str, Any], k: int, prepare: Callable[[], Problem]):
-        self.title, self.data, self.k = title, data, k
+    def __init__(self, title: str, data: dict[str, Any], k: int, prepare: Callable[[], Problem], copies: int = 1):
+        self.title, self.data, self.k, self.copies = title, data, k, copies
         self._prepare = prepare
         self._problem: Problem | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vrpca.experiments.plots import FLOOR, new_figure, save
-from vrpca.experiments.reproduce.claims import passes_text
 from vrpca.experiments.reproduce.curves import TARGET, Curve
 from vrpca.experiments.reproduce.figures import OJA, Panel
 from vrpca.experiments.reproduce.fits import power_law
-from vrpca.experiments.reproduce.scaling import FIXED_GAP, LONG, STEPS, Study, columns_of, cost_sweeps
+from vrpca.experiments.reproduce.scaling import LONG, STEPS, Study, columns_of, cost_sweeps
+from vrpca.experiments.reproduce.scaling_claims import BORDER, FAR, small_gaps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
 COLUMNS = {"fig1": 3, "fig1-paper": 3, "fig2": 2, "fig3": 2, "beyond": 2}
 STYLES: dict[str, dict[str, Any]] = {
     "VR-PCA": {"color": "black", "linewidth": 2.6},
-    "VR-PCA (difference)": {"color": "black", "linewidth": 2.6},
-    "VR-PCA (projection)": {"color": "#1f5fa8", "linewidth": 2.6},
+    "VR-PCA (difference)": {"color": "black", "linewidth": 3.2},
+    "VR-PCA (projection)": {"color": "#6fb1f0", "linewidth": 1.4, "linestyle": "--"},
     "hybrid": {"color": "black", "linewidth": 1.0},
     "power iterations": {"color": "#b5292e", "linestyle": "--", "linewidth": 1.6},
     "krylov": {"color": "#0b7a75", "linewidth": 1.4},
+    "krylov, k columns": {"color": "#0b7a75", "linewidth": 1.4, "linestyle": ":"},
     "accelerated, cost=time": {"color": "#7a2f8f", "linewidth": 1.4},
     "accelerated, cost=passes": {"color": "#7a2f8f", "linewidth": 1.4, "linestyle": ":"},
-    "ARPACK": {"color": "#c26a1b", "marker": "o", "linestyle": "-.", "linewidth": 1.0},
+    "ARPACK": {"color": "#c26a1b", "marker": "o", "zorder": 5, "linestyle": "-.", "linewidth": 1.0},
     "randomized SVD": {"color": "#5a7d1c", "marker": "s", "linestyle": "-.", "linewidth": 1.0},
 }
 FORMATS = (".png", ".svg")
@@ -38,10 +40,12 @@ def style(label: str) -> dict[str, Any]:
     """How a method is drawn; Oja's curves are dotted, in a colour that goes with c."""
     if label in STYLES:
         return STYLES[label]
+    names = [method.label for method in OJA]
+    if label not in names:  # VR-PCA on copied rows
+        return {"color": "black", "linestyle": ":", "linewidth": 2.6}
     from matplotlib import colormaps
 
-    names = [method.label for method in OJA]
-    return {"color": colormaps["viridis"](names.index(label) / len(names)), "linestyle": ":", "linewidth": 1.4}
+    return {"color": colormaps["plasma"](names.index(label) / len(names)), "linestyle": ":", "linewidth": 1.4}
 
 
 def convergence(panels: Sequence[Panel], stem: str, folder: Path) -> list[str]:
@@ -82,11 +86,14 @@ def _written(figure: Any, stem: str, folder: Path) -> list[str]:
 def scaling(study: Study, stem: str, folder: Path) -> list[str]:
     """Passes over the gap, rows over n, seconds over density and width, passes of all starts, steps over norms."""
     figure, plots = new_figure(6, 3, height=3.4)
-    for name in ("gap", "best step", "theorem 1"):
+    for name, label in (("gap", "the paper's step"), ("best step", "best step"), ("theorem 1", "theorem 1")):
         gaps, passes = columns_of(study.rows(name), "gap", "passes")
-        _growth(plots[0], [1 / gap for gap in gaps], passes, {"gap": "the paper's step"}.get(name, name))
+        small = study.rows(name) if name == "theorem 1" else small_gaps(study.rows(name))
+        border = max(row["gap"] for row in small)
+        _growth(plots[0], [1 / gap for gap in gaps], passes, label, (1 / border, math.inf))
     plots[0].set(xlabel="1 / lambda", ylabel="passes to 1e-10")
-    _growth(plots[1], *columns_of(study.rows("rows"), "n", "rows"), f"lambda = {FIXED_GAP:g}")
+    for label, window in (("small n", (0, BORDER)), ("large n", (FAR * BORDER, math.inf))):
+        _growth(plots[1], *columns_of(study.rows("rows"), "n", "rows"), label, window)
     plots[1].set(xlabel="n", ylabel="rows read to 1e-10")
     denser, wider = cost_sweeps(study.rows("cost"))
     _growth(plots[2], *columns_of(denser, "per_row", "seconds"), f"d = {denser[0]['d']}")
@@ -100,21 +107,29 @@ def scaling(study: Study, stem: str, folder: Path) -> list[str]:
     plots[5].set(xlabel="largest / mean squared norm", ylabel="best step / the paper's", ylim=(STEPS[0], LONG))
     for plot in plots:
         plot.legend(frameon=False, fontsize=8)
+        plot.tick_params(which="both", labelsize=7)
+        for axis in (plot.xaxis, plot.yaxis):
+            if axis.get_scale() == "log":
+                axis.set_minor_formatter("")
     return _written(figure, stem, folder)
 
 
-def _growth(plot: Axes, x: Sequence[float], y: Sequence[float], label: str) -> None:
-    """Points with logarithmic axes, and the power of x that fits them."""
-    fit = power_law(x, y)
-    (points,) = plot.loglog(x, y, ".", label=f"{label}: exponent {fit.slope:.2f}")
-    ends = np.array([min(x), max(x)])
-    plot.loglog(ends, 10**fit.intercept * ends**fit.slope, "--", color=points.get_color(), linewidth=0.8)
+def _growth(
+    plot: Axes, x: Sequence[float], y: Sequence[float], label: str, window: tuple[float, float] = (0, math.inf)
+) -> None:
+    """Points with logarithmic axes, and the power of x that fits those in a window."""
+    inside = [(a, b) for a, b in zip(x, y, strict=True) if window[0] * (1 - 1e-9) <= a <= window[1]]
+    fit = power_law(*zip(*inside, strict=True))
+    (points,) = plot.loglog(x, y, ".")
+    ends = np.array([min(a for a, _ in inside), max(a for a, _ in inside)])
+    line = 10**fit.intercept * ends**fit.slope
+    plot.loglog(ends, line, "--", color=points.get_color(), linewidth=0.8, label=f"{label}: exponent {fit.slope:.2f}")
 
 
 def _starts(plot: Axes, study: Study) -> None:
     """How many of the starts have arrived after so many passes."""
     for gap in sorted({row["gap"] for row in study.rows("starts")}, reverse=True):
         passes = [row["passes"] for row in study.rows("starts") if row["gap"] == gap and row["passes"]]
-        label = f"lambda = {gap:g}, median {passes_text(float(np.median(passes)))}"
+        label = f"lambda = {gap:g}, median {np.median(passes):.4g}"
         plot.plot(np.sort(passes), np.arange(1, len(passes) + 1) / len(passes), label=label)
     plot.set(xscale="log", xlabel="passes to 1e-10", ylabel="part of the starts")

@@ -82,15 +82,18 @@ class Decay:
         Of a line through all looks after the first epoch, a plateau included.
     decades : float
         What the line spans.
+    looks : int
+        Points that it is fitted to.
     burn_in : float
-        Epochs by which that line lies behind one that begins at the start, or where the first epoch has led to,
-        whichever is more: a plateau may come before the first gain, or after what is easily gained.
+        Epochs that were lost on the way: by so many the line through the lower half of those points comes later than
+        the curve did, at the look where that is most. A plateau may come at once, or after what is easily gained.
     """
 
     rate: float
     r2: float
     r2_whole: float
     decades: float
+    looks: int
     burn_in: float
 
 
@@ -103,14 +106,43 @@ def decay(curve: Curve) -> Decay | None:
     below = np.flatnonzero(logs <= logs[0] - 1)
     if len(below) == 0 or len(logs) - below[0] < 3:
         return None
-    fall = line(epochs[below[0] :], logs[below[0] :])
+    there = slice(below[0], None)
+    fall = line(epochs[there], logs[there])
     span = float(logs[below[0]] - logs.min())
-    return Decay(-fall.slope, fall.r2, line(epochs, logs).r2, span, max(_behind(fall, curve, look) for look in (0, 1)))
+    late = logs <= (logs[below[0]] + logs.min()) / 2
+    end = line(epochs[late], logs[late]) if late.sum() > 1 else fall
+    return Decay(-fall.slope, fall.r2, line(epochs, logs).r2, span, len(logs) - int(below[0]), _behind(end, curve))
 
 
-def _behind(fall: Line, curve: Curve, look: int) -> float:
-    """Epochs by which a falling line lies behind a point of the curve."""
+def _behind(fall: Line, curve: Curve) -> float:
+    """Epochs by which a falling line comes later than the curve, at most."""
     if not fall.slope < 0:
         return float("inf")
-    there = (np.log10(curve.errors[look]) - fall.intercept) / fall.slope
-    return max(0.0, float(there - curve.passes[look] / EPOCH))
+    use = curve.errors >= BOTTOM
+    expected = (np.log10(curve.errors[use]) - fall.intercept) / fall.slope
+    return max(0.0, float((expected - curve.passes[use] / EPOCH).max()))
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A fit of y = sum_i c_i x_i with relative errors: coefficients, and half the widths of their 95% intervals."""
+
+    coefficients: np.ndarray
+    margins: np.ndarray
+
+
+def plane(columns: Sequence[Sequence[float]], y: Sequence[float]) -> Plane:
+    """Least squares of relative errors.
+
+    >>> x, ones = np.arange(1.0, 9.0), np.ones(8)
+    >>> plane([ones, x], 3 + 2 * x).coefficients.round(9).tolist()
+    [3.0, 2.0]
+    """
+    M = np.column_stack([np.asarray(column, dtype=float) for column in columns]) / np.asarray(y, dtype=float)[:, None]
+    size = np.linalg.norm(M, axis=0)
+    found, *_ = np.linalg.lstsq(M / size, np.ones(len(M)), rcond=None)
+    free = len(M) - M.shape[1]
+    variance = float(np.sum((M / size @ found - 1) ** 2)) / free if free > 0 else float("inf")
+    spread = np.sqrt(variance * np.diag(np.linalg.pinv((M / size).T @ (M / size))))
+    quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, free)) if free > 0 else float("inf")
+    return Plane(found / size, quantile * spread / size)

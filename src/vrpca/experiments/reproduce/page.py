@@ -14,10 +14,10 @@ from vrpca.experiments.reproduce.figures import Panel
 from vrpca.experiments.reproduce.fits import decay
 from vrpca.experiments.summary import Table
 
-ORDER = ("fig1", "fig1-paper", "fig2", "fig3", "scaling", "beyond")  # and their -tiny siblings, after them
+ORDER = ("fig1", "fig1-paper", "fig2", "fig3", "scaling", "beyond")
 TARGETS = (1e-3, 1e-6, 1e-10)
 TITLE = "The paper's experiments, again"
-ABOUT = """Made by `vrpca reproduce` ([how to run it, and how it is measured](../../reproduction.md)). Each section
+ABOUT = """Made by `vrpca reproduce`; `docs/reproduction.md` says how to run it, and how it is measured. Each section
 sets the claims of Shamir's paper beside what was found; the verdicts are computed from the curves. Effective passes are
 counted as the paper counts them: 2 for an epoch of VR-PCA (m = n), 1 for n of Oja's steps, 1 for a power iteration.
 This library's first look at norms and means, one more pass, is not in them, nor are the looks that judge an iterate."""
@@ -42,24 +42,24 @@ class Section:
         parts += [f"![{self.title}]({name})\n" for name in self.pictures if name.endswith(".png")]
         parts += ["| the paper | found | verdict |", "| --- | --- | --- |"]
         parts += [f"| {f.claim} | {'<br>'.join(f.found)} | **{f.verdict}** |" for f in self.findings]
-        parts += ["", *(table.markdown().replace("## ", "### ", 1) for table in self.tables)]
+        parts += ["", *(f"#{table.markdown()}" for table in self.tables)]  # one level down
         vectors = [name for name in self.pictures if not name.endswith(".png")]
         return "\n".join([*parts, f"Numbers: {', '.join(f'[{name}]({name})' for name in (*self.data, *vectors))}.", ""])
 
 
-def panel_tables(panels: Sequence[Panel]) -> list[Table]:
+def panel_tables(panels: Sequence[Panel], timed: bool) -> list[Table]:
     """What each method needed, one table per plot."""
-    return [_panel_table(panel) for panel in panels]
+    return [_panel_table(panel, timed) for panel in panels]
 
 
-def _panel_table(panel: Panel) -> Table:
-    header = ["method", *(f"passes to {target:.0e}" for target in TARGETS), "last", "seconds"]
+def _panel_table(panel: Panel, timed: bool) -> Table:
+    header = ["method", *(f"passes to {target:.0e}" for target in TARGETS), "last", *(["seconds"] if timed else [])]
     rows = [
         [
             curve.label,
-            *(passes_text(curve.passes_to(target)) for target in TARGETS),
+            *(passes_text(curve, target) for target in TARGETS),
             f"{max(curve.errors[-1], 0.0):.0e} at {curve.passes[-1]:.4g}",
-            f"{curve.seconds[-1]:.3g}",
+            *([f"{curve.seconds[-1]:.3g}"] if timed else []),
         ]
         for curve in panel.curves
     ]
@@ -74,15 +74,22 @@ def _panel_table(panel: Panel) -> Table:
 def write(section: Section, folder: Path) -> Path:
     """Write a section, and the page anew with all sections that are there."""
     summary.write_json(folder / f"{section.stem}.json", asdict(section))
-    sections = sorted(_sections(folder), key=lambda s: ORDER.index(s.stem) if s.stem in ORDER else len(ORDER))
+    sections = _sections(folder)
     path = folder / "reproduction.md"
     summary.write_text(path, "\n".join([f"# {TITLE}", "", ABOUT, "", *(s.markdown() for s in sections)]))
     return path
 
 
+def check(folder: Path) -> None:
+    """Find out before anything is run that a folder holds something else under a section's name."""
+    _sections(folder)
+
+
 def _sections(folder: Path) -> list[Section]:
     found = []
-    for path in sorted(folder.glob("*.json")):
+    for path in (folder / f"{stem}.json" for stem in ORDER):
+        if not path.exists():
+            continue
         try:
             given = json.loads(path.read_text())
             findings = [Finding(**finding) for finding in given.pop("findings")]
@@ -96,9 +103,11 @@ def _sections(folder: Path) -> list[Section]:
 def write_curves(panels: Sequence[Panel], path: Path) -> None:
     """All points of all curves, one line each."""
     rows = [
-        {"data": panel.title, "k": panel.k, "method": curve.label, "passes": p, "suboptimality": e, "seconds": s}
+        {"data": panel.title, "k": panel.k, "start": start, "method": curve.label, "passes": p, "suboptimality": e}
+        | {"seconds": s}
         for panel in panels
-        for curve in panel.curves
+        for start, curves in enumerate((panel.curves, *panel.again))
+        for curve in curves
         for p, e, s in zip(curve.passes, curve.errors, curve.seconds, strict=True)
     ]
-    summary.write_csv(path, rows, ("data", "k", "method", "passes", "suboptimality", "seconds"))
+    summary.write_csv(path, rows, ("data", "k", "start", "method", "passes", "suboptimality", "seconds"))

@@ -75,7 +75,7 @@ TINY = Sweep(
     shape=(1000, 12),
     gaps=(0.015, 0.03, 0.045, 0.09),
     theory_gaps=(0.05, 0.1, 0.2),
-    rows=(250, 500, 4000, 16000),
+    rows=(250, 500, 16000, 32000),
     starts=8,
     per_row=(5, 20, 80),
     widths=(500, 2000, 8000),
@@ -94,8 +94,8 @@ RESTARTS = (1, 2, 4)
 class Study:
     """Measures what is not in the log yet, and writes it down."""
 
-    def __init__(self, log: Log, say: Say, threads: int):
-        self.log, self.say, self.threads = log, say, threads
+    def __init__(self, log: Log, say: Say, threads: int, seed: int = 0):
+        self.log, self.say, self.threads, self.seed = log, say, threads, seed
         self.results: list[Result] = []  # of this run; the log may hold those of another size
 
     def measure(
@@ -109,6 +109,10 @@ class Study:
             self.log.add(known)
         self.results.append(known)
         return known
+
+    def seeds(self, count: int) -> range:
+        """So many seeds, from the one that was asked for."""
+        return range(self.seed, self.seed + count)
 
     def rows(self, study: str) -> list[Result]:
         """All rows of a study, what was varied beside what was found."""
@@ -152,7 +156,7 @@ def vr(problem: Problem, step: float = 1.0, **options: Any) -> Method:
 def gap_study(study: Study, sweep: Sweep) -> None:
     """Passes as the gap shrinks: with the paper's step, with the best one of a grid, and with Theorem 1's."""
     n, d = sweep.shape
-    for seed in range(sweep.seeds):
+    for seed in study.seeds(sweep.seeds):
         for gap in sweep.gaps:
             setting = {"n": n, "d": d, "gap": gap, "seed": seed}
             study.measure("gap", setting, untuned, n, d, gap, seed, seed, study.threads)
@@ -198,7 +202,7 @@ def theorem(problem: Problem, delta: float, epsilon: float = TARGET) -> Method:
 def rows_study(study: Study, sweep: Sweep) -> None:
     """Rows read as n grows, with one gap."""
     d = sweep.shape[1]
-    for seed in range(sweep.seeds):
+    for seed in study.seeds(sweep.seeds):
         for n in sweep.rows:
             setting = {"n": n, "d": d, "gap": FIXED_GAP, "seed": seed}
             study.measure("rows", setting, untuned, n, d, FIXED_GAP, seed, seed, study.threads)
@@ -209,7 +213,7 @@ def starts_study(study: Study, sweep: Sweep) -> None:
     """Many random starts on one matrix with a large gap and on one with a small one."""
     n, d = sweep.shape
     for gap in (FIXED_GAP, FIXED_GAP / 10):
-        for start in range(sweep.starts):
+        for start in study.seeds(sweep.starts):
             setting = {"n": n, "d": d, "gap": gap, "seed": 0, "start": start}
             study.measure("starts", setting, untuned, n, d, gap, 0, start, study.threads)
     study.say(f"{sweep.starts} random starts have been tried")
@@ -221,7 +225,7 @@ def restarts_study(study: Study, sweep: Sweep) -> None:
     needed = [row["passes"] / 2 for row in study.rows("starts") if row["gap"] == FIXED_GAP and row["passes"]]
     epochs = int(np.quantile(needed, 0.4))
     for restarts in RESTARTS:
-        for seed in range(sweep.starts):
+        for seed in study.seeds(sweep.starts):
             setting = {"n": n, "d": d, "gap": FIXED_GAP, "epochs": epochs, "restarts": restarts, "seed": seed}
             study.measure("restarts", setting, _best_of, n, d, epochs, restarts, seed, study.threads)
     study.say(f"best of {', '.join(map(str, RESTARTS))} runs with {epochs} epochs each: tried")
@@ -251,7 +255,7 @@ def theorem_study(study: Study, sweep: Sweep) -> None:
     """How often a run with Theorem 1's parameters, from where it lets one start, keeps its promise."""
     delta, epsilon, gap = 0.05, 1e-2, 0.3
     n, d = 1000, 20
-    for seed in range(sweep.starts):
+    for seed in study.seeds(sweep.starts):
         setting = {"n": n, "d": d, "gap": gap, "delta": delta, "epsilon": epsilon, "seed": seed}
         study.measure("promise", setting, _promise, n, d, gap, delta, epsilon, seed)
     study.say("runs by Theorem 1 have been tried")
@@ -304,7 +308,7 @@ def norms_study(study: Study, sweep: Sweep) -> None:
     n, d = sweep.norms_shape
     for sampling in ("uniform", "norm"):
         for ratio in sweep.norms:
-            for seed in range(sweep.seeds):
+            for seed in study.seeds(sweep.seeds):
                 setting = {"n": n, "d": d, "gap": 0.16, "ratio": ratio, "sampling": sampling, "seed": seed}
                 study.measure("norms", setting, _steps, n, d, ratio, sampling, seed, study.threads)
     study.say("the norms of the rows have been varied")
