@@ -3,7 +3,8 @@
 #   make demo    generate data, fit, transform, check, plot; everything under demo-output/
 #   make test    the test suite, with the compiled kernels and then with their NumPy twins
 #   make lint    ruff and mypy
-#   make bench   the benchmark of the foundations, then the quick set against the peers; pages under bench-output/
+#   make bench   the benchmark of the foundations, then the quick set against the peers; pages under bench-output/;
+#                VRPCA_DATA is the folder with real data sets, where there are any
 #   make clean   remove .venv, builds and outputs
 
 PYTHON ?= python3
@@ -11,6 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := $(wildcard src/vrpca/kernels/native/*)
+export VRPCA_DATA ?= ../shared/data
 
 .PHONY: demo test lint bench clean
 .DELETE_ON_ERROR:

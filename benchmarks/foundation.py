@@ -9,6 +9,7 @@ are used, and the page says so. Times are the best of N repeats, the two sides o
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -39,9 +40,8 @@ console = Console(width=180)
 
 
 def main() -> None:
-    here = Path(__file__).resolve().parent.parent
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=here.parent / "shared" / "data")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("VRPCA_DATA", "data")))
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--memory-child", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()

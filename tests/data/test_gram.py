@@ -63,8 +63,8 @@ def test_against_numpy(kind, center, scale, weighted, threads, dtype, way, rng, 
 @pytest.mark.parametrize("scale", [False, True])
 @pytest.mark.parametrize("narrow", [0, 200])
 def test_a_large_mean(mean, scale, threads, dtype, narrow, rng, monkeypatch):
-    monkeypatch.setattr(gram, "NARROW", narrow)
     """It cancels before anything is squared: entries lose nothing but what their type has lost."""
+    monkeypatch.setattr(gram, "NARROW", narrow)
     X = (mean + rng.standard_normal((20000, 40)) * np.linspace(1, 2, 40)).astype(dtype)
     A = summed(X, True, scale, None, threads)
     np.testing.assert_allclose(A, expected(X, True, scale, None), atol=50 * np.finfo(dtype).eps)

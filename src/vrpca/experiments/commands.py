@@ -48,7 +48,7 @@ K = Annotated[
 Solvers = Annotated[str, typer.Option(help="Solvers of this package, such as auto,vr:oversample=4.")]
 Center = Annotated[bool, typer.Option(help="Whether to centre the columns of files.")]
 DataFolder = Annotated[
-    Path | None, typer.Option("--data", help="Folder with mnist.npz, rcv1.npz, news20.npz, pbmc.npz.")
+    Path | None, typer.Option("--data", help="Folder with mnist.npz, rcv1.npz, ...; VRPCA_DATA, or data/, by default.")
 ]
 Cache = Annotated[Path | None, typer.Option(help="Keep prepared data and reference values in this folder.")]
 Size = Annotated[str, typer.Option(help="full, or small generated sets for a quick look.")]

@@ -7,6 +7,7 @@ uncompressed CSR ``.npz``, of floats. A new data set is one function and one lin
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from vrpca.experiments.synthetic import PaperMatrix
 # What centring a task asks for. Who cannot centre may still take part where it has been done.
 UNCENTRED, CENTRED, TO_CENTRE = "uncentred", "centred already", "to be centred"
 CHUNK = 10_000  # rows that are generated, centred or hashed at a time
-DATA_FOLDER = Path(__file__).resolve().parents[4] / "shared" / "data"  # beside the checkout
+DATA_FOLDER = Path(os.environ.get("VRPCA_DATA", "data"))  # where real data are looked for
 
 
 @dataclass(frozen=True)
@@ -224,9 +225,10 @@ def prepare(
 def _prepare_named(name: str, cache: Path, folder: Path, small: bool) -> Prepared:
     recipe = DATASETS[name]
     if not available(name, folder):
+        generated = ", ".join(other for other, its_recipe in DATASETS.items() if not its_recipe.file)
         raise DataError(
-            f"The data set {name} needs {folder / recipe.file}, which is not there: pass --data with its "
-            f"folder, or choose among the generated sets {', '.join(n for n, r in DATASETS.items() if not r.file)}."
+            f"The data set {name} needs {folder / recipe.file}, which is not there: pass --data with its folder, set "
+            f"VRPCA_DATA to it, or choose among the generated sets {generated}."
         )
     stem = f"{name}-small" if small and not recipe.file else name
     found = stored(stem, cache, lambda: recipe.make(folder, small), recipe.center)
