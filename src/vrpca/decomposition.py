@@ -206,6 +206,9 @@ def _decompose(
     else:
         outcome = solve.finished(solve(int(k), look.W0))
     _warn(outcome, options["tol"], k, asked)
+    if options["solver"] == "auto":
+        first = replace(outcome.history[0], event=f"auto: {look.plan.name}, {look.plan.reason}")
+        outcome = replace(outcome, history=[first, *outcome.history[1:]])
     if asked is None and outcome.iterate.P is not None:
         k = _numerical_rank(outcome.iterate.P)
         outcome = replace(outcome, certificate=outcome.iterate.certificate(k, look.view.rounding))

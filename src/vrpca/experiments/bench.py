@@ -34,6 +34,11 @@ class Contest:
     results: list[Result]
     absent: dict[str, str]
 
+    @property
+    def not_asked(self) -> list[str]:
+        """Peers that were left out of this run."""
+        return [name for name in PEERS if name != "vrpca" and name not in {c.name for c in self.contenders}]
+
     def best(self, contender: str, target: float) -> Result | None:
         """The fastest result of a contender that reaches a target."""
         return fastest((r for r in self.results if r["contender"] == contender), target)

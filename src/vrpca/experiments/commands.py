@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from vrpca.experiments.summary import Table
 
 QUICK = (("mnist", 6), ("rcv1", 3), ("news20", 6), ("power-law", 10), ("flat", 1))  # those whose files are there
+APART = ("ctx", "folder", "cache", "out", "resume", "quiet")  # options that do not change what is measured
 IN_PASSES = ("mnist", "rcv1", "news20", "clustered-5", "clustered-2")
 PEERS_ABOUT = (
     "Best time in seconds, its ratio to the first contender's, readings of the data, peak extra memory and the true "
@@ -64,6 +66,7 @@ Target = Annotated[float, typer.Option(help="Wanted suboptimality.")]
 
 @app.command()
 def peers(
+    ctx: typer.Context,
     data: Names = None,
     k: K = None,
     solvers: Solvers = "auto",
@@ -94,11 +97,12 @@ def peers(
         contests = [bench.contest(prepared, number, rivals, wanted, session) for prepared, number in tasks]
     tables = [summary.contest_table(contest) for contest in contests]
     draw = _drawing(out, "peers", lambda path: plots.time_against_accuracy(contests, path))
-    _finish(out, "peers", "This package and its peers", PEERS_ABOUT, conditions, tables, session.log.results, draw)
+    _finish(ctx, out, "This package and its peers", PEERS_ABOUT, conditions, tables, session.log.results, draw)
 
 
 @app.command()
 def growth(
+    ctx: typer.Context,
     solvers: Solvers = "accelerated",
     target: Target = 1e-6,
     cache: Cache = None,
@@ -121,11 +125,12 @@ def growth(
     with _session(conditions, cache, out, "growth", resume, quiet) as session:
         series = measured(rivals, _targets(str(target))[0], small, session)
     draw = _drawing(out, "growth", lambda path: plots.growth_plot(series, path))
-    _finish(out, "growth", "Growth", GROWTH_ABOUT, conditions, growth_tables(series), session.log.results, draw)
+    _finish(ctx, out, "Growth", GROWTH_ABOUT, conditions, growth_tables(series), session.log.results, draw)
 
 
 @app.command()
 def passes(
+    ctx: typer.Context,
     data: Names = None,
     k: K = None,
     solvers: Solvers = "krylov,accelerated,accelerated:cost=passes",
@@ -157,7 +162,7 @@ def passes(
     with _session(conditions, cache, out, "passes", resume, quiet) as session:
         tasks = _tasks(data, k, session.cache, folder, size, center, default=IN_PASSES)
         results = counted(tasks, rivals, _targets(str(target))[0], oversample, session)
-    _finish(out, "passes", "Passes", PASSES_ABOUT, conditions, [passes_table(results, target)], results, None)
+    _finish(ctx, out, "Passes", PASSES_ABOUT, conditions, [passes_table(results, target)], results, None)
 
 
 # -------------------------------------------------------------------------------------------------------- options
@@ -250,9 +255,21 @@ def _drawing(out: Path | None, name: str, draw: Any) -> str | None:
     return f"{name}.png"
 
 
+def _command(ctx: typer.Context) -> str:
+    """The command that was given, as far as it matters for the result; files by their names alone."""
+    told = ["vrpca", "bench", str(ctx.info_name)]
+    for parameter in ctx.command.params:
+        name, value = str(parameter.name), ctx.params.get(str(parameter.name))
+        source = ctx.get_parameter_source(name)
+        if name in APART or source is None or source.name != "COMMANDLINE":
+            continue
+        told += [Path(word).name for word in value] if name == "data" else [parameter.opts[0], str(value)]
+    return shlex.join(told)
+
+
 def _finish(
+    ctx: typer.Context,
     out: Path | None,
-    name: str,
     title: str,
     about: str,
     conditions: Conditions,
@@ -263,7 +280,7 @@ def _finish(
     """Show the tables; write page and numbers."""
     from vrpca.experiments import summary
 
-    where = summary.machine(conditions.threads)
+    name, where = str(ctx.info_name), f"`{_command(ctx)}`; {summary.machine(conditions.threads)}"
     print(where)
     for table in tables:
         table.show()

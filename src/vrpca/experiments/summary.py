@@ -93,6 +93,8 @@ def _why_not(contest: Contest, contender: str) -> str:
 
 def _notes(contest: Contest) -> list[str]:
     notes = [f"{name}: {why}" for name, why in contest.absent.items()]
+    if contest.not_asked:
+        notes.append(f"not asked: {', '.join(contest.not_asked)}")
     for result in contest.results:
         if result["status"] != "ok":
             notes.append(f"{result['contender']} {result['setting']}: {result['status']}, {result['message']}")

@@ -131,7 +131,6 @@ def vr_vector(
     order: Array,
     eta: float,
     rho: Array | None,
-    threads: int = 1,
 ) -> None:
     """The inner loop of Algorithm 1; with V, every row is projected onto V's complement (Remark 1, deflation)."""
     v = w.astype(float)
@@ -159,7 +158,6 @@ def vr_block(
     order: Array,
     eta: float,
     rho: Array | None,
-    threads: int = 1,
 ) -> None:
     """The block step with the projection control variate; linear from the left, so not orthonormalised."""
     V = W.astype(float)

@@ -108,15 +108,19 @@ class Sampled(Krylov):
         self.space = Space(view, self.options.columns, max(BLOCKS * self.width, VECTORS))
         W = self._sample(view, rng) if W0 is None else W0
         self.space.expand(random_start(view, self.width, rng, W).T)
-        self.space.looks += 1  # the samples were a look as well
+        if W0 is None and W is not None:
+            self.space.looks += 1  # the samples were a look as well
         return self._look()
 
-    def _sample(self, view: View, rng: np.random.Generator) -> np.ndarray:
+    def _sample(self, view: View, rng: np.random.Generator) -> np.ndarray | None:
+        """What the samples give; None where rows are too few for any."""
+        samples = [(int(part * view.n), products) for part, products in CASCADE]
+        samples = [(rows, products) for rows, products in samples if rows >= FEWEST * self.width]
+        if not samples:
+            return None
         W = random_start(view, self.width, rng)
-        for part, products in CASCADE:
-            rows = int(part * view.n)
-            if rows >= FEWEST * self.width:
-                W = self._leading(view.sample(rows, rng), products, W, rng)
+        for rows, products in samples:
+            W = self._leading(view.sample(rows, rng), products, W, rng)
         return W[:, :-1]
 
     def _leading(self, sample: View, products: int, W: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -1,7 +1,6 @@
 """Which solver to take when the user does not say, and why: a model of bytes and flops.
 
-Only ratios of the rates matter. They were measured once, on two cores with AVX2 (float32); `docs/solvers.md` has the
-measurements.
+Only ratios of the rates matter. They were measured once, on two cores with AVX2 (float32).
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def proportion(hits: int, trials: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Decay:
-    """How a curve of VR-PCA falls, from a tenth of what its first epoch left down to the level of rounding.
+    """How a curve of VR-PCA falls, from a tenth of what its first epoch left to the first look below the bottom.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Decay:
 
 def decay(curve: Curve) -> Decay | None:
     """The fit of a curve; None where it has fewer than three points to fit."""
-    use = (curve.passes > 0) & (curve.errors >= BOTTOM)
+    use = (curve.passes > 0) & _above_rounding(curve)
     if not use.any():
         return None
     epochs, logs = curve.passes[use] / EPOCH, np.log10(curve.errors[use])
@@ -114,11 +114,17 @@ def decay(curve: Curve) -> Decay | None:
     return Decay(-fall.slope, fall.r2, line(epochs, logs).r2, span, len(logs) - int(below[0]), _behind(end, curve))
 
 
+def _above_rounding(curve: Curve) -> np.ndarray:
+    """Which looks count: those above the bottom, and the first one below it, where the curve ends."""
+    below = np.cumsum(curve.errors < BOTTOM)
+    return (below == 0) | ((below == 1) & (curve.errors < BOTTOM) & (curve.errors > 0))
+
+
 def _behind(fall: Line, curve: Curve) -> float:
     """Epochs by which a falling line comes later than the curve, at most."""
     if not fall.slope < 0:
         return float("inf")
-    use = curve.errors >= BOTTOM
+    use = _above_rounding(curve)
     expected = (np.log10(curve.errors[use]) - fall.intercept) / fall.slope
     return max(0.0, float((expected - curve.passes[use] / EPOCH).max()))
 

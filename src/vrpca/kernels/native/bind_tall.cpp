@@ -25,8 +25,6 @@ using vrpca::i64;
 
 namespace {
 
-std::unique_ptr<double[]> buffer(i64 size) { return std::unique_ptr<double[]>(new double[size > 0 ? size : 1]); }
-
 // Every thread has pieces of all vectors, and a D of its own; they are added in order.
 template <class T>
 void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, double* D, i64 threads) {

@@ -252,8 +252,6 @@ void product(const Rows<vrpca::DenseRows<T>>& self, const T* W, i64 l, T* U, T* 
     else wide_product(self, W, l, U, P, threads);
 }
 
-std::unique_ptr<double[]> scratch_doubles(i64 size) { return std::unique_ptr<double[]>(new double[size > 0 ? size : 1]); }
-
 struct Moments {
     double total;
     std::unique_ptr<double[]> mean, M2;
@@ -292,7 +290,7 @@ Moments moments(const vrpca::CsrRows<T, I>& r, const double* weight, double fact
     i64 parts = threads_for(r, threads);
     auto cut = split(r, parts);
     std::vector<Moments> part(parts);
-    for (auto& p : part) p = {0, scratch_doubles(r.d), scratch_doubles(r.d)};
+    for (auto& p : part) p = {0, buffer(r.d), buffer(r.d)};
     auto cells = scratch<double>(parts * 4 * r.d);
     vrpca::in_parallel(parts, [&](i64 p) {
         DISPATCH(moments(r, cut[p], cut[p + 1], weight, factor, part[p].mean.get(), part[p].M2.get(),
