@@ -14,9 +14,10 @@ from vrpca.certificate import Certificate
 from vrpca.data.compact import compacted, put_back
 from vrpca.data.gram import GramSum
 from vrpca.data.moments import Moments, column_moments
-from vrpca.data.source import Source, as_source
+from vrpca.data.product import ProductWitness
+from vrpca.data.source import Source, as_source, stored_entries
 from vrpca.data.stream import Stream, StreamWitness
-from vrpca.data.view import View, column_scale, make_view
+from vrpca.data.view import View, column_scale, draw, make_view
 from vrpca.errors import DataError, OptionError
 from vrpca.linalg import cross, orthonormalise
 from vrpca.plan import Plan, Switch, make_plan, transposed
@@ -197,7 +198,7 @@ def _decompose(
     problem = _Problem(source, check_weights(sample_weight, source.shape[0]), center, scale)
     look = _first_look(problem, options, k, fraction, _checked_start(start, source))
     projections = compute_u or look.plan.transpose or asked is None
-    solve = Solve(look.view, look.plan.name, options, look.rng, look.moments.readings * look.view.n, projections)
+    solve = Solve(look.view, look.plan.name, options, look.rng, look.rows_read, projections)
     if fraction:
         outcome, k = solve.fraction(float(k), look.W0)
         outcome = solve.finished(outcome)
@@ -261,6 +262,7 @@ class _FirstLook:
     view: View
     W0: np.ndarray | None
     kept: np.ndarray | None
+    rows_read: int
     rng: np.random.Generator
 
 
@@ -283,7 +285,8 @@ def _first_look(
     W0 = _oriented(start if start is None or kept is None else start[:, kept], view, upright)
     if (plan.name, plan.transpose) == (first.name, first.transpose):
         W0 = _use(witness, view, moments, kept, W0)
-    return _FirstLook(moments, smaller, its_moments, plan, view, W0, kept, rng)
+    rows_read = moments.readings * view.n + (witness.rows_read if isinstance(witness, ProductWitness) else 0)
+    return _FirstLook(moments, smaller, its_moments, plan, view, W0, kept, rows_read, rng)
 
 
 def _decomposition(problem: _Problem, look: _FirstLook, outcome: Outcome, k: int, compute_u: bool) -> Decomposition:
@@ -327,21 +330,46 @@ def _solve_or_switch(solve: Solve, k: int, problem: _Problem, look: _FirstLook) 
 
 def _witness(
     plan: Plan, options: SolveOptions, problem: _Problem, started: bool, rng: np.random.Generator
-) -> GramSum | StreamWitness | None:
+) -> GramSum | StreamWitness | ProductWitness | None:
     """What watches the first look at the data, so that a solver need not read them again."""
     d = problem.source.shape[1]
     if plan.transpose:
         return None
     if plan.solver.forms_gram:
         return GramSum(d, problem.center, n_threads(options["n_threads"]))
-    streamed = plan.solver.streamed_columns(solver_options(options, plan.columns))
-    if not streamed or started or problem.scale:
+    if started or problem.scale:
         return None
-    return StreamWitness(Stream(min(streamed, d)), problem.center, rng)
+    solver = solver_options(options, plan.columns)
+    streamed = plan.solver.streamed_columns(solver)
+    if streamed:
+        return StreamWitness(Stream(min(streamed, d)), problem.center, rng)
+    rows = plan.solver.sampled_rows(solver, problem.source.shape[0], d, stored_entries(problem.source))
+    return _product_witness(plan, problem, rows, n_threads(options["n_threads"]), rng) if rows else None
+
+
+def _product_witness(
+    plan: Plan, problem: _Problem, rows: int, threads: int, rng: np.random.Generator
+) -> ProductWitness | None:
+    """A block from a sample of the rows, to be multiplied by A while the moments are read; None if it says nothing."""
+    index, X, fetched = draw(problem.source, rows, rng)
+    weights = None if problem.weights is None else problem.weights[index]
+    sample = as_source(X)
+    try:
+        moments = column_moments(sample, weights, threads, about_zero=not problem.center)
+    except DataError:  # the reading of all rows will say where it is
+        return None
+    square = moments.variance if problem.center else moments.second
+    if not (moments.total > 0 and square.sum() > 0):
+        return None
+    view = make_view(
+        sample, moments, center=problem.center, scale=False, weights=weights, transpose=False, n_threads=threads
+    )
+    W = plan.solver.block_of_sample(view, plan.columns, rng)
+    return ProductWitness(W, moments.center if problem.center else None, threads, fetched)
 
 
 def _use(
-    witness: GramSum | StreamWitness | None,
+    witness: GramSum | StreamWitness | ProductWitness | None,
     view: View,
     moments: Moments,
     kept: np.ndarray | None,
@@ -350,6 +378,8 @@ def _use(
     """Hand what the witness saw to the view, or to the solver as a start."""
     if isinstance(witness, GramSum):
         view.A = witness.matrix(moments, view.map.col_scale, kept)
+    elif isinstance(witness, ProductWitness):
+        view.known = witness.pair(view, moments) if kept is None else None
     elif witness is not None:
         basis = witness.stream.basis()
         return basis if basis is None or kept is None else basis[kept]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -81,6 +81,7 @@ class View:
         self.cancellation = 1.0  # how much larger the numbers are than what centring leaves of them, if it comes late
         self.rows_read = 0
         self.A: np.ndarray | None = None  # where it is known already
+        self.known: tuple[np.ndarray, np.ndarray] | None = None  # an orthonormal block and its product with A, likewise
         self._whole: Block | None = None
         self._norms: np.ndarray | None = None
 
@@ -217,33 +218,13 @@ class View:
 
         Where rows come in blocks that have to be fetched, they are the rows of a few blocks.
         """
-        index, X = self._fetch(rows, rng)
+        index, X, fetched = draw(self.source, rows, rng)
+        self.rows_read += fetched
         part = copy.copy(self)
         part.source, part.n, part.rows_read = as_source(X), len(index), 0
         part.map = self.map.cut(index)
-        part.A = part._whole = part._norms = None
+        part.A = part.known = part._whole = part._norms = None
         return part
-
-    def _fetch(self, rows: int, rng: np.random.Generator) -> tuple[np.ndarray, Any]:
-        if self._gathers:
-            index, source = self._choice(rows, rng), cast(Any, self.source)
-            return index, source.gather(index)
-        numbers, parts, fetched = [], [], 0
-        for start, X in self.source.blocks(rng):
-            if X.shape[0] == self.n:
-                index = self._choice(rows, rng)
-                return index, X[index]
-            numbers.append(np.arange(start, start + X.shape[0]))
-            parts.append(X)
-            fetched += X.shape[0]
-            if fetched >= rows:
-                break
-        self.rows_read += fetched
-        return np.concatenate(numbers), sp.vstack(parts) if sp.issparse(parts[0]) else np.vstack(parts)
-
-    def _choice(self, rows: int, rng: np.random.Generator) -> np.ndarray:
-        self.rows_read += rows
-        return np.sort(rng.choice(self.n, rows, replace=False))
 
     def importance(self, sampling: str) -> np.ndarray | None:
         """Return the weight of each row's step, ``mean |z|^2 / |z_i|^2``, or None where all weights are 1."""
@@ -299,6 +280,29 @@ class View:
             Z *= m.row_scale[rows, None]
         Z *= self.unit
         return Z
+
+
+def draw(source: Source, rows: int, rng: np.random.Generator) -> tuple[np.ndarray, Any, int]:
+    """Some rows at random, without replacement: their numbers, themselves, and how many were read for that.
+
+    Where rows come in blocks that have to be fetched, they are the rows of a few blocks.
+    """
+    n, gather = source.shape[0], getattr(source, "gather", None)
+    if gather is not None:
+        index = np.sort(rng.choice(n, rows, replace=False))
+        return index, gather(index), rows
+    numbers, parts, fetched = [], [], 0
+    for start, X in source.blocks(rng):
+        if X.shape[0] == n:
+            index = np.sort(rng.choice(n, rows, replace=False))
+            return index, X[index], rows
+        numbers.append(np.arange(start, start + X.shape[0]))
+        parts.append(X)
+        fetched += X.shape[0]
+        if fetched >= rows:
+            break
+    together = sp.vstack(parts) if sp.issparse(parts[0]) else np.vstack(parts)
+    return np.concatenate(numbers), together, fetched
 
 
 def _dealt(n: int, rows: int, run: int, m: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:

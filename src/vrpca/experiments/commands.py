@@ -259,7 +259,7 @@ def _command(ctx: typer.Context) -> str:
     """The command that was given, as far as it matters for the result; files by their names alone."""
     told = ["vrpca", "bench", str(ctx.info_name)]
     for parameter in ctx.command.params:
-        name, value = str(parameter.name), ctx.params.get(str(parameter.name))
+        name, value = str(parameter.name), ctx.params[str(parameter.name)]
         source = ctx.get_parameter_source(name)
         if name in APART or source is None or source.name != "COMMANDLINE":
             continue

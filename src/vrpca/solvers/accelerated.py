@@ -18,7 +18,8 @@ from vrpca.solvers.lanczos import Lanczos
 from vrpca.solvers.options import Options
 from vrpca.solvers.space import Space
 
-CASCADE = ((0.02, 5), (0.05, 3))  # parts of the rows, and products with each, that a start from samples is made of
+PART = 0.05  # of the rows, that a start from samples is made of
+CASCADE = ((0.4, 5), (1.0, 3))  # parts of those, and products with each
 FEWEST = 4  # rows per vector that make a sample worth solving
 BLOCKS, VECTORS = 6, 48  # blocks and vectors that are kept before a restart, arithmetic being the cost
 STREAMED, RESIDUALS, KEPT = 12, 2, 14  # widths in units of l, reading being the cost: no restart after the first step
@@ -50,6 +51,20 @@ class Accelerated(Solver):
     def streamed_columns(options: Options) -> int:
         """Width of the streamed basis to start from, if passes are what is to be saved."""
         return STREAMED * options.columns if options.cost == "passes" else 0
+
+    @staticmethod
+    def sampled_rows(options: Options, n: int, d: int, entries: int) -> int:
+        """Some, if arithmetic with the rows is the cost."""
+        if options.cost == "passes" or entries < LONG * d:
+            return 0
+        return _sample_size(n, min(options.columns + 1, d))
+
+    @staticmethod
+    def block_of_sample(sample: View, columns: int, rng: np.random.Generator) -> np.ndarray:
+        """The leading vectors of the sample, and a random one for what it misses."""
+        W = leading_of_sample(sample, columns, rng)
+        W[:, -1] = rng.standard_normal(len(W), dtype=W.dtype) / W.dtype.type(np.sqrt(len(W)))
+        return W
 
     def passes_to_start(self, view: View) -> float:
         """As the way has it."""
@@ -100,36 +115,52 @@ class Sampled(Krylov):
     """Blocks as wide as the answer, from a start that samples of growing size have prepared."""
 
     def passes_to_start(self, view: View) -> float:
-        """Rows of the samples, and the first product."""
-        return 1.0 + sum(part for part, _ in CASCADE)
+        """Rows of the sample, and the first product; neither, where the first look at the data has made it."""
+        return 1.0 + PART if view.known is None else 0.0
 
     def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
-        """The product of what the samples gave (or of `W0`), and of a random vector for what they missed."""
+        """The product of what a sample gave (or of `W0`), and of a random vector for what it missed."""
         self.space = Space(view, self.options.columns, max(BLOCKS * self.width, VECTORS))
+        known, view.known = view.known, None  # another start is another one
+        if W0 is None and known is not None:
+            self.space.expand(known[0].T, known[1].T)
+            self.space.looks += 1  # the sample was a look as well
+            return self._look()
         W = self._sample(view, rng) if W0 is None else W0
         self.space.expand(random_start(view, self.width, rng, W).T)
         if W0 is None and W is not None:
-            self.space.looks += 1  # the samples were a look as well
+            self.space.looks += 1
         return self._look()
 
     def _sample(self, view: View, rng: np.random.Generator) -> np.ndarray | None:
-        """What the samples give; None where rows are too few for any."""
-        samples = [(int(part * view.n), products) for part, products in CASCADE]
-        samples = [(rows, products) for rows, products in samples if rows >= FEWEST * self.width]
-        if not samples:
-            return None
-        W = random_start(view, self.width, rng)
-        for rows, products in samples:
-            W = self._leading(view.sample(rows, rng), products, W, rng)
-        return W[:, :-1]
+        """What a sample gives; None where rows are too few for one."""
+        rows = _sample_size(view.n, self.width)
+        return leading_of_sample(view.sample(rows, rng), self.options.columns, rng)[:, :-1] if rows else None
 
-    def _leading(self, sample: View, products: int, W: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A few steps of block Krylov iteration on a sample, from W."""
-        space = Space(sample, self.options.columns, products * self.width)
-        space.expand(W.T)
-        for _ in range(products - 1):
-            Z = space.fresh(space.iterate(self.width)[1], rng)
-            if not len(Z):
-                break
-            space.expand(Z)
-        return space.vectors(self.width).T
+
+def _sample_size(n: int, width: int) -> int:
+    rows = int(PART * n)
+    return rows if rows >= FEWEST * width else 0
+
+
+def leading_of_sample(sample: View, columns: int, rng: np.random.Generator) -> np.ndarray:
+    """A few steps of block Krylov iteration on a part of a sample, then on all of it: one vector more than columns."""
+    width = min(columns + 1, sample.d)
+    W = random_start(sample, width, rng)
+    for part, products in CASCADE:
+        rows = int(part * sample.n)
+        if rows >= FEWEST * width:
+            W = _leading(sample if rows == sample.n else sample.sample(rows, rng), columns, products, W, rng)
+    return W
+
+
+def _leading(sample: View, columns: int, products: int, W: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    width = W.shape[1]
+    space = Space(sample, columns, products * width)
+    space.expand(W.T)
+    for _ in range(products - 1):
+        Z = space.fresh(space.iterate(width)[1], rng)
+        if not len(Z):
+            break
+        space.expand(Z)
+    return np.ascontiguousarray(space.vectors(width).T)

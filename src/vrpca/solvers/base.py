@@ -57,6 +57,16 @@ class Solver:
         """Width of the streamed basis that this solver would like to start from; 0 for none."""
         return 0
 
+    @staticmethod
+    def sampled_rows(options: Options, n: int, d: int, entries: int) -> int:
+        """Rows of a sample from which it would make a block that the first look at the data multiplies; 0 for none."""
+        return 0
+
+    @staticmethod
+    def block_of_sample(sample: View, columns: int, rng: np.random.Generator) -> np.ndarray:
+        """That block."""
+        raise TypeError("This solver does not start from samples.")
+
     def passes_to_start(self, view: View) -> float:
         """Readings of the data before the first look: a snapshot."""
         return 1.0

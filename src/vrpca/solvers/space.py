@@ -75,11 +75,14 @@ class Space:
         """Whether S spans all that A does not send to zero: A is known then."""
         return self.size >= self.order
 
-    def expand(self, Z: np.ndarray) -> None:
-        """Take in the rows of Z, orthonormal and orthogonal to S; reads the data once."""
+    def expand(self, Z: np.ndarray, images: np.ndarray | None = None) -> None:
+        """Take in the rows of Z, orthonormal and orthogonal to S; reads the data once, unless `images` are known."""
         old, new = self.size, self.size + len(Z)
         self.S[old:new] = Z
-        self.images(self.operator, Z, self.AS[old:new])
+        if images is None:
+            self.images(self.operator, Z, self.AS[old:new])
+        else:
+            self.AS[old:new] = images
         H = (self.S[:new] @ self.AS[old:new].T).astype(np.float64)
         self.H[:new, old:new] = H
         self.H[old:new, :old] = H[:old].T

@@ -1,0 +1,91 @@
+"""The product of a block with A in the reading of the moments, against A in full; the solver that starts from it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import vrpca
+from solvers.problems import ChunkedSource, assert_orthonormal, assert_true_answer, with_eigenvalues
+from vrpca.data.moments import column_moments
+from vrpca.data.product import ProductWitness
+from vrpca.data.source import as_source
+from vrpca.data.view import make_view
+from vrpca.errors import DataError
+
+
+def seen(X, W, centre, weights, threads=2):
+    source = as_source(X)
+    witness = ProductWitness(W, centre, threads, 0)
+    moments = column_moments(source, weights, threads, witness, about_zero=centre is None)
+    view = make_view(
+        source, moments, center=centre is not None, scale=False, weights=weights, transpose=False, n_threads=threads
+    )
+    return view, witness.pair(view, moments)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("factor", [1.0, 1e-15, 1e15])
+@pytest.mark.parametrize("center", [False, True])
+def test_against_the_whole_matrix(center, factor, weighted, threads, dtype, rng):
+    X = ((rng.standard_normal((3000, 30)) * np.linspace(2, 1, 30) + rng.standard_normal(30)) * factor).astype(dtype)
+    X[:, 7] = 0
+    X[:, 9] = 3 * factor  # constant: no part of it is left by centring
+    weights = rng.uniform(0, 2, 3000) if weighted else None
+    centre = X[:200].astype(float).mean(axis=0) if center else None
+    view, (W, U) = seen(X, rng.standard_normal((30, 4)).astype(dtype), centre, weights, threads)
+    assert W.dtype == U.dtype == dtype and (W[7] == 0).all() and ((W[9] == 0).all() or not center)
+    assert_orthonormal(np.ascontiguousarray(W.T))
+    np.testing.assert_allclose(U, view.gram() @ W, atol=10 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("mean", [1e3, 1e5])
+def test_a_large_mean_cancels(mean, rng):
+    X = (mean + rng.standard_normal((3000, 20)) * np.linspace(2, 1, 20)).astype(np.float32)
+    view, (W, U) = seen(X, rng.standard_normal((20, 4)).astype(np.float32), X[:200].astype(float).mean(axis=0), None)
+    np.testing.assert_allclose(U, view.gram() @ W, atol=20 * np.finfo(np.float32).eps)
+
+
+def test_a_centre_that_is_far_off_is_not_used(rng):
+    X = (1e5 + rng.standard_normal((3000, 20))).astype(np.float32)
+    assert seen(X, rng.standard_normal((20, 4)).astype(np.float32), np.zeros(20), None)[1] is None
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_it_saves_a_pass(center):
+    """The first look at the data, 5% of the rows, and no product of its own for the start."""
+    X = with_eigenvalues(6000, 300, 0.9 ** np.arange(300))
+    source = ChunkedSource(X, 500)
+    found = vrpca.svd(source, 2, center=center, solver="accelerated", tol=1e-8, random_state=0, compute_u=False)
+    assert found.converged
+    assert_true_answer(found, X - X.mean(axis=0) if center else X, 1e-8)
+    assert found.history[0].passes == pytest.approx(1 + 500 / 6000), "a block of the source holds the sample"
+    assert source.handed_out == round(6000 * found.n_passes)
+
+
+def test_what_is_not_finite_is_reported_with_its_place():
+    X = np.ones((6000, 300)) + np.random.default_rng(0).standard_normal((6000, 300))
+    X[4321, 12] = np.nan
+    for seed in range(40):  # some samples hold the row, others do not
+        with pytest.raises(DataError, match="row 4321, column 12"):
+            vrpca.svd(X, 2, solver="accelerated", random_state=seed)
+
+
+def test_columns_that_the_sample_does_not_show():
+    """One row has all there is in a column, and most of the variance."""
+    X = with_eigenvalues(6000, 300, 0.9 ** np.arange(300))
+    X[:, 5] = 0
+    X[1234, 5] = 3 * np.linalg.norm(X)
+    for seed in range(10):
+        found = vrpca.svd(X, 2, solver="accelerated", tol=1e-8, random_state=seed, compute_u=False)
+        assert found.converged
+        assert_true_answer(found, X, 1e-8)
+
+
+def test_restarts_are_independent():
+    X = with_eigenvalues(6000, 300, 0.9 ** np.arange(300))
+    found = vrpca.svd(X, 2, solver="accelerated", tol=1e-8, restarts=2, random_state=0, compute_u=False)
+    assert found.converged
+    assert found.n_passes > 1.9 * vrpca.svd(X, 2, solver="accelerated", tol=1e-8, random_state=0).n_passes - 2
