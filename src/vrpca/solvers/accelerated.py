@@ -1,7 +1,8 @@
 """The solver that wins: one of three ways through the same Krylov spaces, by what the work is going to cost.
 
 - Reading the data is the cost (disk, cluster): a wide basis streamed from all rows, then wide blocks of residuals.
-- Arithmetic with the rows is the cost (many rows in memory): a start from samples, then blocks as wide as the answer.
+- Arithmetic with the rows is the cost (many rows in memory): a start from samples, which the first look at the data
+  multiplies, then blocks as wide as the answer.
 - Arithmetic with long vectors is the cost (sparse rows): narrow blocks from a random start.
 """
 
