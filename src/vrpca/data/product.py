@@ -12,7 +12,7 @@ from vrpca.data.moments import Moments, first_unit
 from vrpca.data.view import View
 
 ROUNDING = 1e-12  # of means, relative
-ROWS = 512  # rows at least that are multiplied at a time
+ENTRIES = 2**21  # of the rows that are multiplied at a time: they stay in the cache, and are worth a call
 
 
 class ProductWitness:
@@ -33,7 +33,7 @@ class ProductWitness:
     def __init__(self, W: np.ndarray, centre: np.ndarray | None, n_threads: int, rows_read: int):
         self.W, self.centre, self.n_threads, self.rows_read = np.ascontiguousarray(W), centre, n_threads, rows_read
         self.rng: np.random.Generator | None = None
-        self.least = ROWS
+        self.least = max(64, ENTRIES // len(W))
         self.sum = np.zeros(W.shape)
         self.unit: float | None = None
 
