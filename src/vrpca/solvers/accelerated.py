@@ -24,6 +24,7 @@ CASCADE = ((0.4, 5), (1.0, 3))  # parts of those, and products with each
 FEWEST = 4  # rows per vector that make a sample worth solving
 BLOCKS, VECTORS = 6, 48  # blocks and vectors that are kept before a restart, arithmetic being the cost
 STREAMED, RESIDUALS, KEPT = 12, 2, 14  # widths in units of l, reading being the cost: no restart after the first step
+WATCHED = 3  # pairs, in the same units, whose residuals tell what a stream may have missed
 LONG = 1000  # entries per vector component below which the vectors cost more than the rows
 
 
@@ -95,6 +96,11 @@ class Streamed(Krylov):
     def passes_to_start(self, view: View) -> float:
         """The stream, and the first product."""
         return 2.0
+
+    def _look(self) -> Iterate:
+        it, residuals = self.space.iterate(max(WATCHED * self.options.columns, self.width))
+        self.residuals = residuals[: self.width]
+        return it
 
     def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
         """The product of the streamed basis (or of `W0`), and of a random vector for what it missed."""
