@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from vrpca.certificate import Certificate
 from vrpca.data.compact import compacted, put_back
 from vrpca.data.gram import GramSum
-from vrpca.data.moments import Moments, column_moments
+from vrpca.data.moments import Moments, Witness, column_moments
 from vrpca.data.product import ProductWitness
 from vrpca.data.source import Source, as_source, stored_entries
 from vrpca.data.stream import Stream, StreamWitness
@@ -283,9 +283,12 @@ def _first_look(
     view = problem.view(smaller, its_moments, plan.transpose, threads)
     upright = problem.view(smaller, its_moments, False, threads) if plan.transpose and start is not None else view
     W0 = _oriented(start if start is None or kept is None else start[:, kept], view, upright)
-    if (plan.name, plan.transpose) == (first.name, first.transpose):
-        W0 = _use(witness, view, moments, kept, W0)
-    rows_read = moments.readings * view.n + (witness.rows_read if isinstance(witness, ProductWitness) else 0)
+    rows_read = moments.readings * view.n
+    if witness is not None:
+        rows_read += witness.rows_read
+        if (plan.name, plan.transpose) == (first.name, first.transpose):
+            found = witness.tell(view, moments, kept)
+            W0 = W0 if found is None else found
     return _FirstLook(moments, smaller, its_moments, plan, view, W0, kept, rows_read, rng)
 
 
@@ -330,7 +333,7 @@ def _solve_or_switch(solve: Solve, k: int, problem: _Problem, look: _FirstLook) 
 
 def _witness(
     plan: Plan, options: SolveOptions, problem: _Problem, started: bool, rng: np.random.Generator
-) -> GramSum | StreamWitness | ProductWitness | None:
+) -> Witness | None:
     """What watches the first look at the data, so that a solver need not read them again."""
     d = problem.source.shape[1]
     if plan.transpose:
@@ -366,24 +369,6 @@ def _product_witness(
     )
     W = plan.solver.block_of_sample(view, plan.columns, rng)
     return ProductWitness(W, moments.center if problem.center else None, threads, fetched)
-
-
-def _use(
-    witness: GramSum | StreamWitness | ProductWitness | None,
-    view: View,
-    moments: Moments,
-    kept: np.ndarray | None,
-    W0: np.ndarray | None,
-) -> np.ndarray | None:
-    """Hand what the witness saw to the view, or to the solver as a start."""
-    if isinstance(witness, GramSum):
-        view.A = witness.matrix(moments, view.map.col_scale, kept)
-    elif isinstance(witness, ProductWitness):
-        view.known = witness.pair(view, moments) if kept is None else None
-    elif witness is not None:
-        basis = witness.stream.basis()
-        return basis if basis is None or kept is None else basis[kept]
-    return W0
 
 
 def _triplets(

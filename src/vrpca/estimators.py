@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -18,9 +18,12 @@ from vrpca.sklearn_callbacks import CallbackSupportMixin, FitTask, with_callback
 from vrpca.solve import either
 from vrpca.solvers.steps import Theory
 
+T = TypeVar("T")
+
 _PARAMETERS = """solver : str, default="auto"
-        ``"vr"`` (the paper's Algorithm 1 and its block form), ``"oja"``, ``"power"``, ``"hybrid"`` (n Oja steps, then
-        `vr`), ``"gram"`` (A itself, for a small side), or ``"auto"``; `solver_` says what was taken.
+        ``"auto"``, ``"accelerated"``, ``"krylov"`` (block Krylov iteration alone), ``"gram"`` (A itself, for a small
+        side), or the paper's: ``"vr"`` (Algorithm 1 and its block form), ``"oja"``, ``"power"``, ``"hybrid"`` (n Oja
+        steps, then `vr`); `solver_` and the first record of `history_` say what was taken and why.
     tol : float, default=1e-8
         Wanted suboptimality: ``1 - (variance explained) / (the most that so many components can explain)``. The run
         stops when its certificate is below it.
@@ -92,6 +95,13 @@ _ATTRIBUTES = """components_ : ndarray of shape (n_components_, n_features)
         Passes, seconds, objective, residual and bound after every look.
     status_ : Status
         How the run ended; ``.value`` is advice."""
+
+
+def _documented(estimator: type[T]) -> type[T]:
+    """Fill in what the docstrings of the estimators share."""
+    text = estimator.__doc__ or ""  # python -OO has none
+    estimator.__doc__ = text.replace("{_PARAMETERS}", _PARAMETERS).replace("{_ATTRIBUTES}", _ATTRIBUTES)
+    return estimator
 
 
 class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -207,8 +217,9 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         return tags
 
 
-class PCA(_Decomposer):  # noqa: D101 - the docstring shares its parameters with TruncatedSVD's
-    __doc__ = f"""Principal component analysis to the accuracy that `tol` asks for, with a certificate.
+@_documented
+class PCA(_Decomposer):
+    """Principal component analysis to the accuracy that `tol` asks for, with a certificate.
 
     Dense or sparse: sparse data are centred without becoming dense.
 
@@ -365,8 +376,9 @@ class PCA(_Decomposer):  # noqa: D101 - the docstring shares its parameters with
         return np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > rounding)
 
 
-class TruncatedSVD(_Decomposer):  # noqa: D101 - the docstring shares its parameters with PCA's
-    __doc__ = f"""Truncated singular value decomposition of the data as they are: no centring.
+@_documented
+class TruncatedSVD(_Decomposer):
+    """Truncated singular value decomposition of the data as they are: no centring.
 
     Parameters
     ----------

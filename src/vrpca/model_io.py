@@ -86,9 +86,9 @@ def _metadata(model: Any, kind: str) -> dict[str, Any]:
 
 def write_npz(path: Path, arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> None:
     """Write arrays and metadata to a temporary file beside `path`, then rename it."""
-    text = json.dumps(metadata, default=_plain)
+    contents: dict[str, Any] = {"metadata": np.asarray(json.dumps(metadata, default=_plain)), **arrays}
     with written_whole(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, metadata=np.asarray(text), **arrays)  # type: ignore[arg-type]  # one could be called allow_pickle
+        np.savez(file, **contents)
 
 
 def _plain(value: Any) -> Any:

@@ -8,8 +8,7 @@ import numpy as np
 
 from vrpca.data.source import Source, stored_entries
 from vrpca.run import Record
-from vrpca.settings import SolveOptions, extra_columns
-from vrpca.solve import FIRST_GUESS
+from vrpca.settings import FIRST_GUESS, SolveOptions, extra_columns
 from vrpca.solvers import SOLVERS, Solver
 from vrpca.solvers.auto import WIDEST, Task, choose, looks_worth_gram
 

@@ -15,6 +15,8 @@ from vrpca.solvers import SOLVERS
 from vrpca.solvers.options import Options
 from vrpca.solvers.steps import Theory
 
+FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
+
 
 class SolveOptions(TypedDict, total=False):
     """The options that `svd`, `pca`, `PCA` and `TruncatedSVD` share; `PCA` describes them."""

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from vrpca.run import Record
 
+
+class _NoCallbacks:
+    """Stands in for scikit-learn's mixin where its version has none (before 1.9)."""
+
+
+def _as_it_is(method: Callable) -> Callable:
+    return method
+
+
+CallbackSupportMixin: Any
+with_callbacks: Any
 try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # scikit-learn before 1.9
-
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands in for scikit-learn's mixin where its version has none."""
-
-    def with_callbacks(method: Callable) -> Callable:
-        """Return the method as it is."""
-        return method
+    _found = import_module("sklearn.callback")
+    CallbackSupportMixin, with_callbacks = _found.CallbackSupportMixin, _found.with_callbacks
+except ImportError:
+    CallbackSupportMixin, with_callbacks = _NoCallbacks, _as_it_is
 
 
 class FitTask:

@@ -14,14 +14,13 @@ from vrpca.data.view import View
 from vrpca.errors import OptionError
 from vrpca.progress import progress_callback
 from vrpca.run import Limits, Outcome, Record, Run, Status
-from vrpca.settings import SolveOptions, extra_columns, solver_options
+from vrpca.settings import FIRST_GUESS, SolveOptions, extra_columns, solver_options
 from vrpca.solvers import SOLVERS, Solver, make_solver
 from vrpca.solvers.complement import Search
 from vrpca.solvers.iterate import Iterate, projected
 
 ENDS_EVERYTHING = (Status.INTERRUPTED, Status.STOPPED, Status.SECONDS)
 SEARCHES = 4  # for what an answer has missed, at most
-FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
 
 
 class Solve:

@@ -12,6 +12,7 @@ from vrpca.data.product import ProductWitness
 from vrpca.data.source import as_source
 from vrpca.data.view import make_view
 from vrpca.errors import DataError
+from vrpca.solvers.space import Space
 
 
 def seen(X, W, centre, weights, threads=2):
@@ -84,8 +85,11 @@ def test_columns_that_the_sample_does_not_show():
         assert_true_answer(found, X, 1e-8)
 
 
-def test_restarts_are_independent():
+def test_restarts_are_independent(monkeypatch):
+    """Only the first run begins with the product that was made on the way."""
+    images = []
+    expand = Space.expand
+    monkeypatch.setattr(Space, "expand", lambda space, Z, known=None: (images.append(known), expand(space, Z, known)))
     X = with_eigenvalues(6000, 300, 0.9 ** np.arange(300))
-    found = vrpca.svd(X, 2, solver="accelerated", tol=1e-8, restarts=2, random_state=0, compute_u=False)
-    assert found.converged
-    assert found.n_passes > 1.9 * vrpca.svd(X, 2, solver="accelerated", tol=1e-8, random_state=0).n_passes - 2
+    assert vrpca.svd(X, 2, solver="accelerated", tol=1e-8, restarts=2, random_state=0, compute_u=False).converged
+    assert sum(known is not None for known in images) == 1

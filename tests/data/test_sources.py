@@ -359,14 +359,10 @@ def test_a_polars_column_that_is_not_numbers_is_named(values):
 
 
 @pytest.mark.parametrize("dtype", [pl.Decimal(10, 2), pl.Int128])
-def test_a_polars_column_of_wide_numbers_is_read_or_named(dtype):
+def test_a_polars_column_of_wide_numbers_is_named(dtype):
     frame = pl.DataFrame({"size": [1.0, 2.0], "money": [1, 2]}, schema_overrides={"money": dtype})
-    try:
-        found = gather(as_source(frame))
-    except DataError as error:
-        assert "money" in str(error)  # noqa: PT017
-    else:
-        np.testing.assert_array_equal(found, [[1, 1], [2, 2]])
+    with pytest.raises(DataError, match="money"):
+        as_source(frame)
 
 
 @pytest.mark.parametrize("place", [0, 2])
@@ -380,15 +376,11 @@ def test_a_polars_column_of_wide_numbers_is_read_or_named(dtype):
         lambda v: pl.DataFrame({"b": v}, schema={"b": pl.Int8}),
     ],
 )
-def test_missing_values_of_a_frame_arrive_as_nan_or_are_refused(make, place):
+def test_missing_values_of_a_frame_arrive_as_nan(make, place):
     values = [4, 5, 6]
     values[place] = None
-    try:
-        found = gather(as_source(make(values)))
-    except DataError as error:
-        assert "b" in str(error)  # noqa: PT017
-    else:
-        assert np.isnan(found[place, -1]) and np.isfinite(np.delete(found[:, -1], place)).all()
+    found = gather(as_source(make(values)))
+    assert np.isnan(found[place, -1]) and np.isfinite(np.delete(found[:, -1], place)).all()
 
 
 def test_a_frame_with_two_columns_of_one_name():

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from vrpca import kernels
+from vrpca.data.mapped import MappedRows
 from vrpca.data.moments import Moments, first_unit
+from vrpca.data.rowmap import RowMap
 from vrpca.threads import in_parallel
+
+if TYPE_CHECKING:
+    from vrpca.data.view import View
 
 NARROW = 200  # columns up to which a kernel of ours is ahead of BLAS
 HEAD = 1024  # rows that tell how large a mean is
@@ -28,6 +33,7 @@ class GramSum:
 
     def __init__(self, d: int, center: bool, n_threads: int):
         self.center, self.n_threads = center, n_threads
+        self.rows_read = 0
         self.rng: np.random.Generator | None = None
         self.least = max(8192, d)  # adding to the sum costs d^2, whatever the number of rows
         self.sum = np.zeros((d, d))
@@ -43,7 +49,7 @@ class GramSum:
             self._begin(X, mean)
         root = None if weight is None else np.sqrt(weight).astype(X.dtype)
         if self.sparse:
-            self._add_sparse(X.astype(np.float64) * self.unit, root)
+            self._add_sparse(X, weight)
         elif X.shape[1] <= NARROW:
             self._add_narrow(X.toarray() if sp.issparse(X) else X, weight)
         else:
@@ -69,7 +75,7 @@ class GramSum:
         self.unit = first_unit(X)
         if 1e-6 < self.unit < 1e6:  # nothing can overflow
             self.unit = 1.0
-        self.sparse = sp.issparse(X) and X.nnz < SPARSE * X.shape[0] * X.shape[1]
+        self.sparse = few_entries(X)
         centre = mean * self.unit
         shifted = self.center and not self.sparse and _far_from_zero(centre, X[:HEAD] * self.unit)
         self.shift, self.dtype = centre if shifted else np.zeros(len(mean)), X.dtype
@@ -90,13 +96,15 @@ class GramSum:
         with np.errstate(over="ignore", invalid="ignore"):
             return Y - self.shift.astype(Y.dtype) if self.shift.any() else Y
 
-    def _add_sparse(self, X: Any, root: np.ndarray | None) -> None:
-        if root is not None:
-            X = sp.diags_array(root.astype(np.float64)) @ X
-            self.first += X.T @ root.astype(np.float64)
-        else:
-            self.first += np.asarray(X.sum(0)).reshape(-1)
-        self.sum += (X.T @ X).toarray()
+    def _add_sparse(self, X: Any, weight: np.ndarray | None) -> None:
+        root = None if weight is None else np.sqrt(weight)
+        rows = MappedRows(X.astype(np.float64), RowMap(row_scale=root), self.unit)
+        self.first += rows.X.T @ (np.ones(X.shape[0]) if root is None else root)
+        self.sum += rows.square()
+
+    def tell(self, view: View, moments: Moments, kept: np.ndarray | None) -> None:
+        """Let the view know A."""
+        view.A = self.matrix(moments, view.map.col_scale, kept)
 
     def matrix(
         self, moments: Moments, col_scale: np.ndarray | None, kept: np.ndarray | None = None
@@ -127,6 +135,11 @@ class GramSum:
         matters = square > (0.0 if scaled else 1e-14 * square.sum())
         summed = square * (self.unit / moments.factor) ** 2
         return bool((summed[matters] < np.finfo(self.dtype).tiny / np.finfo(self.dtype).eps ** 2).any())
+
+
+def few_entries(X: Any) -> bool:
+    """Whether a block is so sparse that zeros are worth leaving out of products of its columns."""
+    return bool(sp.issparse(X)) and X.nnz < SPARSE * X.shape[0] * X.shape[1]
 
 
 def _far_from_zero(mean: np.ndarray, X: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,6 +12,9 @@ import scipy.sparse as sp
 from vrpca import kernels
 from vrpca.data.source import Source, pieces
 from vrpca.errors import DataError
+
+if TYPE_CHECKING:
+    from vrpca.data.view import View
 
 SAFE = 1e60  # entries up to here can be squared and summed as they are
 
@@ -21,9 +24,14 @@ class Witness(Protocol):
 
     rng: np.random.Generator | None
     least: int  # rows that it likes to see at a time
+    rows_read: int  # that were read for it before
 
     def see(self, X: Any, weight: np.ndarray | None, mean: np.ndarray) -> None:
         """Take in rows of X; `mean` is that of all rows so far, these included."""
+        ...
+
+    def tell(self, view: View, moments: Moments, kept: np.ndarray | None) -> np.ndarray | None:
+        """Let the view of the columns that are kept know what was seen; return a start, if that is what it is."""
         ...
 
 

@@ -47,10 +47,15 @@ class ProductWitness:
             kernels.product(rows, self.W, U, None, self.n_threads)
             self.sum += U
 
+    def tell(self, view: View, moments: Moments, kept: np.ndarray | None) -> None:
+        """Let the view know the product, unless it is of other columns."""
+        view.known = self.pair(view, moments) if kept is None else None
+
     def pair(self, view: View, moments: Moments) -> tuple[np.ndarray, np.ndarray] | None:
         """The block made orthonormal, without columns that hold nothing, and its product with the view's A.
 
-        None where numbers overflow, or where the centre was so far from the mean that the difference does not cancel.
+        None where numbers overflow, where the centre was so far from the mean that the difference does not cancel, or
+        where the block's vectors are dependent: the solver makes a start of its own then, which takes a pass more.
         """
         if self.unit is None or moments.readings > 1:
             return None

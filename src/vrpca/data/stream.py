@@ -6,14 +6,17 @@ size and nothing to tune; rows are centred, scaled and weighted on the way and n
 
 from __future__ import annotations
 
-from dataclasses import astuple
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
+from vrpca.data.mapped import MappedRows
 from vrpca.data.moments import first_unit
 from vrpca.data.rowmap import RowMap
+
+if TYPE_CHECKING:
+    from vrpca.data.moments import Moments
+    from vrpca.data.view import View
 
 ROWS_PER_VECTOR = 2  # rows that are taken in at a time, per vector that is kept
 
@@ -37,9 +40,9 @@ class Stream:
         step = ROWS_PER_VECTOR * self.columns
         for lo in range(0, X.shape[0], step):
             rows = slice(lo, min(lo + step, X.shape[0]))
-            self._absorb(_Rows(X[rows], row_map.cut(rows), factor))
+            self._absorb(MappedRows(X[rows], row_map.cut(rows), factor))
 
-    def _absorb(self, rows: _Rows) -> None:
+    def _absorb(self, rows: MappedRows) -> None:
         B = np.zeros((0, rows.X.shape[1]), rows.X.dtype) if self.B is None else self.B
         cross = rows.times(B)
         gram = np.block([[B @ B.T, cross.T], [cross, rows.gram()]])
@@ -68,6 +71,7 @@ class StreamWitness:
         self.stream, self.center = stream, center
         self.rng: np.random.Generator | None = rng
         self.least = ROWS_PER_VECTOR * stream.columns
+        self.rows_read = 0
         self.unit: float | None = None
 
     def see(self, X: Any, weight: np.ndarray | None, mean: np.ndarray) -> None:
@@ -76,48 +80,10 @@ class StreamWitness:
         root = None if weight is None else np.sqrt(weight)
         self.stream.see(X, RowMap(None, mean if self.center else None, root), self.unit)
 
-
-class _Rows:
-    """A few mapped rows ``a_i (x_i * s - b_i m)``: formed where X is dense, implicit where it is sparse."""
-
-    def __init__(self, X: Any, row_map: RowMap, factor: float):
-        dtype = X.dtype
-        s, m, a, b = (None if part is None else part.astype(dtype) for part in astuple(row_map))
-        self.sparse = sp.issparse(X)
-        self.shift = m
-        a = np.full(X.shape[0], factor, dtype) if a is None else a * dtype.type(factor)
-        self.weight = a if b is None else a * b
-        if self.sparse:
-            X = sp.diags_array(a) @ X
-            self.X = sp.csr_array(X if s is None else X @ sp.diags_array(s))
-            return
-        Z = X if s is None else X * s
-        if m is not None:
-            Z = Z - (m if b is None else np.outer(b, m))
-            self.shift = None
-        self.X = Z * a[:, None]
-
-    def times(self, B: np.ndarray) -> np.ndarray:
-        """``Z B^T``."""
-        out = np.asarray(self.X @ B.T)
-        return out if self.shift is None else out - np.outer(self.weight, B @ self.shift)
-
-    def gram(self) -> np.ndarray:
-        """``Z Z^T``."""
-        if not self.sparse:
-            return self.X @ self.X.T
-        out = (self.X @ self.X.T).toarray()
-        if self.shift is not None:
-            along = np.outer(self.X @ self.shift, self.weight)
-            out = out - along - along.T + np.outer(self.weight, self.weight) * (self.shift @ self.shift)
-        return out
-
-    def combined(self, Y: np.ndarray) -> np.ndarray:
-        """``Y^T Z``."""
-        if not self.sparse:
-            return Y.T @ self.X
-        out = np.ascontiguousarray((self.X.T @ Y).T)
-        return out if self.shift is None else out - np.outer(Y.T @ self.weight, self.shift)
+    def tell(self, view: View, moments: Moments, kept: np.ndarray | None) -> np.ndarray | None:
+        """The basis is a start."""
+        basis = self.stream.basis()
+        return basis if basis is None or kept is None else basis[kept]
 
 
 def _leading(gram: np.ndarray, m: int) -> np.ndarray:

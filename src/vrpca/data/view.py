@@ -15,7 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca import kernels
-from vrpca.data.gram import CANCELS, SPARSE
+from vrpca.data.gram import CANCELS, few_entries
+from vrpca.data.mapped import MappedRows
 from vrpca.data.moments import Moments
 from vrpca.data.rowmap import RowMap
 from vrpca.data.source import Source, as_source, pieces, stored_entries
@@ -237,49 +238,24 @@ class View:
         """Return A itself (d x d), in double precision, by one reading."""
         A = np.zeros((self.d, self.d))
         for start, X in self.source.blocks():
-            if sp.issparse(X) and X.nnz < SPARSE * X.shape[0] * X.shape[1] and self.cancellation**2 < CANCELS:
-                A += self._sparse_gram(start, X)
-            else:
-                self._add_dense_gram(A, start, X)
+            for part in self._squares(start, X):
+                A += part
         self.rows_read += self.n
         return A / self.n
 
-    def _add_dense_gram(self, A: np.ndarray, start: int, X: Any) -> None:
-        def square(lo: int) -> np.ndarray:
-            Z = self._dense(start + lo, X[lo : lo + CHUNK])
-            return Z.T @ Z
+    def _squares(self, start: int, X: Any) -> Iterator[np.ndarray]:
+        """``Z^T Z`` of parts of a block: of all of it where zeros are worth leaving out, and a late mean cancels."""
 
-        step = CHUNK * self.n_threads  # no more results than threads at a time
-        for first in range(0, X.shape[0], step):
-            chunks = range(first, min(first + step, X.shape[0]), CHUNK)
-            for part in in_parallel(self.n_threads, square, chunks):
-                A += part
+        def square(lo: int, hi: int) -> np.ndarray:
+            rows = (X[lo:hi].toarray() if densely and sp.issparse(X) else X[lo:hi]).astype(np.float64)
+            return MappedRows(rows, self.map.cut(slice(start + lo, start + hi)), self.unit).square()
 
-    def _sparse_gram(self, start: int, X: Any) -> np.ndarray:
-        """``sum a^2 (x s - b m) (x s - b m)^T``, multiplied out: X stays sparse."""
-        m, n = self.map.cut(slice(start, start + X.shape[0])), X.shape[0]
-        a = np.full(n, self.unit) if m.row_scale is None else self.unit * m.row_scale
-        Y = sp.diags_array(a) @ X.astype(np.float64)
-        Y = sp.csr_array(Y if m.col_scale is None else Y @ sp.diags_array(m.col_scale))
-        A = (Y.T @ Y).toarray()
-        if m.shift is not None:
-            weight = a if m.row_shift is None else a * m.row_shift
-            along = np.outer(Y.T @ weight, m.shift)
-            A += (weight @ weight) * np.outer(m.shift, m.shift) - along - along.T
-        return A
-
-    def _dense(self, start: int, X: Any) -> np.ndarray:
-        """A few rows of Z, in full and in double precision."""
-        m, rows = self.map, slice(start, start + X.shape[0])
-        Z = (X.toarray() if hasattr(X, "toarray") else X).astype(np.float64)
-        if m.col_scale is not None:
-            Z *= m.col_scale
-        if m.shift is not None:
-            Z -= m.shift if m.row_shift is None else np.outer(m.row_shift[rows], m.shift)
-        if m.row_scale is not None:
-            Z *= m.row_scale[rows, None]
-        Z *= self.unit
-        return Z
+        n = X.shape[0]
+        densely = not few_entries(X) or self.cancellation**2 > CANCELS
+        step = CHUNK if densely else n
+        for first in range(0, n, step * self.n_threads):  # no more results than threads at a time
+            lows = range(first, min(first + step * self.n_threads, n), step)
+            yield from in_parallel(self.n_threads, square, lows, [min(lo + step, n) for lo in lows])
 
 
 def draw(source: Source, rows: int, rng: np.random.Generator) -> tuple[np.ndarray, Any, int]:

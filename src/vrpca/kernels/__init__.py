@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import Any
 
 import scipy.sparse as sp
@@ -10,14 +11,14 @@ import scipy.sparse as sp
 choice = os.environ.get("VRPCA_KERNELS", "native")
 if choice == "native":
     try:
-        from vrpca.kernels import _native as implementation  # type: ignore[attr-defined]  # compiled
+        implementation: Any = import_module("vrpca.kernels._native")
     except ImportError as error:
         raise ImportError(
             f"vrpca's compiled kernels could not be loaded ({error}). Reinstall vrpca with a C++17 compiler at hand, "
             "or set the environment variable VRPCA_KERNELS=reference to run (slowly) without them."
         ) from error
 elif choice == "reference":
-    from vrpca.kernels import reference as implementation
+    implementation = import_module("vrpca.kernels.reference")
 else:
     raise ImportError(f"VRPCA_KERNELS={choice!r} is not known: use 'native' or 'reference'.")
 
