@@ -92,6 +92,11 @@ def stored_entries(source: Source) -> int:
     return int(getattr(source, "entries", source.shape[0] * source.shape[1]))
 
 
+def leaves_out_zeros(source: Source) -> bool:
+    """Whether only entries are stored: the sources that say how many."""
+    return hasattr(source, "entries")
+
+
 def pieces(X: Any, rng: np.random.Generator | None, least: int = 64) -> Iterator[tuple[int, Any]]:
     """Cut a block into pieces that stay in the cache: (first row, piece), in order or, with `rng`, in random order.
 

@@ -19,7 +19,7 @@ from vrpca.data.gram import CANCELS, few_entries
 from vrpca.data.mapped import MappedRows
 from vrpca.data.moments import Moments
 from vrpca.data.rowmap import RowMap
-from vrpca.data.source import Source, as_source, pieces, stored_entries
+from vrpca.data.source import Source, as_source, leaves_out_zeros, pieces, stored_entries
 from vrpca.data.stream import Stream
 from vrpca.errors import DataError
 from vrpca.linalg import aligned_zeros
@@ -338,7 +338,7 @@ def make_view(
     else:
         shift = None if mean is None else np.ones(n) if row_weight is None else row_weight
         view = View(source.transposed(), RowMap(row_weight, shift, inverse, mean), frobenius, n_threads)
-    if center and hasattr(source, "entries"):
+    if center and leaves_out_zeros(source):
         view.cancellation = _cancellation(moments, inverse)
     return view
 
