@@ -3,11 +3,11 @@
 from vrpca.certificate import Certificate
 from vrpca.data.source import Source
 from vrpca.decomposition import Decomposition, pca, svd
-from vrpca.errors import DataError, OptionError
+from vrpca.errors import DataError, Interrupted, OptionError
 from vrpca.estimators import PCA, TruncatedSVD
 from vrpca.model_io import load, save
-from vrpca.run import Record, Status
-from vrpca.solvers.steps import Theory
+from vrpca.history import Record, Status
+from vrpca.options import Theory
 
 __version__ = "0.1.0"
 
@@ -16,6 +16,7 @@ __all__ = [
     "Certificate",
     "DataError",
     "Decomposition",
+    "Interrupted",
     "OptionError",
     "Record",
     "Source",

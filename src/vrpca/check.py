@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,11 +11,12 @@ import scipy.linalg
 from sklearn.utils.validation import check_is_fitted
 
 from vrpca.certificate import Certificate, certify
-from vrpca.data.moments import Moments, column_moments
+from vrpca.data.first_pass import Moments, column_moments
 from vrpca.data.source import Source, as_source
-from vrpca.data.view import View, make_view
+from vrpca.data.view import Problem, View
 from vrpca.errors import DataError, OptionError
-from vrpca.settings import as_generator, check_weights
+from vrpca.options import as_generator, check_weights
+from vrpca.run import Budget
 from vrpca.threads import n_threads as threads
 
 EXTRA = 4  # columns of the search outside the model's components
@@ -106,23 +108,15 @@ def check(
     source = as_source(X)
     components = _components(model, source)
     weights = check_weights(sample_weight, source.shape[0])
-    center = getattr(model, "center", False)
-    moments = column_moments(source, weights, threads(n_threads))
-    if not (moments.variance if center else moments.second).any():
+    problem = Problem(source, weights, *_preparation(model), threads(n_threads))
+    moments = column_moments(source, weights, problem.n_threads)
+    if not problem.square(moments).any():
         raise DataError("X has no variance: there is nothing that a model could explain. Check how X was made.")
-    view = make_view(
-        source,
-        moments,
-        center=center,
-        scale=getattr(model, "scale", False),
-        weights=weights,
-        transpose=False,
-        n_threads=threads(n_threads),
-    )
-    view.rows_read = moments.readings * view.n
-    search = _Search(view, components, as_generator(random_state))
-    certificate = search.run(passes, tol)
-    return Check(certificate, search.ratio, _mean_deviation(model, moments), view.passes, float(tol))
+    view = problem.view(moments)
+    budget = Budget(view, moments.readings * view.n, time.perf_counter(), passes, None)
+    search = _Search(view, components, budget, as_generator(random_state))
+    certificate = search.run(tol)
+    return Check(certificate, search.ratio, _mean_deviation(model, moments), budget.passes, float(tol))
 
 
 def _check_options(tol: float, passes: int) -> None:
@@ -145,8 +139,14 @@ def _components(model: Any, source: Source) -> np.ndarray:
     return components.T
 
 
+def _preparation(model: Any) -> tuple[bool, bool]:
+    """Whether the model centres and scales; a `TruncatedSVD` does neither."""
+    parameters = model.get_params(deep=False)
+    return bool(parameters.get("center", False)), bool(parameters.get("scale", False))
+
+
 def _mean_deviation(model: Any, moments: Moments) -> float:
-    mean = getattr(model, "mean_", None)
+    mean = model.mean_
     return 0.0 if mean is None else float(np.abs(mean - moments.center).max())
 
 
@@ -157,8 +157,8 @@ class _Search:
     data's type only, which a bound of 1e-8 would notice: ``M = S^T S`` takes care of that.
     """
 
-    def __init__(self, view: View, components: np.ndarray, rng: np.random.Generator):
-        self.view = view
+    def __init__(self, view: View, components: np.ndarray, budget: Budget, rng: np.random.Generator):
+        self.view, self.budget = view, budget
         self.k = components.shape[1]
         start = rng.standard_normal((view.d, min(EXTRA, view.d - self.k)))
         if view.support is not None:
@@ -173,14 +173,14 @@ class _Search:
         R = U - W * self.ratio
         self.residual_gram = R.T @ R
 
-    def run(self, passes: int, tol: float) -> Certificate:
+    def run(self, tol: float) -> Certificate:
         """Search until the passes are spent or nothing more is to be learnt; return the last certificate."""
         while True:
             theta, R = self._pairs()
             certificate = self._certificate(theta, R)
-            done = self.view.passes >= PATIENCE and certificate.suboptimality <= tol and self._settled(theta, R)
+            done = self.budget.passes >= PATIENCE and certificate.suboptimality <= tol and self._settled(theta, R)
             new = self._directions(R)
-            if done or self.view.passes + 1 > passes or not new.size:
+            if done or not self.budget.affords(1) or not new.size:
                 return certificate
             self._extend(new)
 

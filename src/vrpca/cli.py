@@ -23,7 +23,7 @@ import vrpca
 from vrpca.check import Check
 from vrpca.check import check as check_model
 from vrpca.data.files import check_target, open_data, written_whole
-from vrpca.data.source import as_source
+from vrpca.data.open import as_source
 from vrpca.errors import DataError, OptionError
 from vrpca.experiments.commands import app as bench
 from vrpca.solvers import SOLVERS

@@ -1,8 +1,11 @@
-"""`svd` and `pca`: from X to a `Decomposition`, for people who do not want an estimator."""
+"""`svd` and `pca`: from X to a `Decomposition`, for people who do not want an estimator.
+
+A fit has three parts: prepare (options, plan, first pass, view), run, and assemble.
+"""
 
 from __future__ import annotations
 
-import numbers
+import time
 import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
@@ -11,21 +14,20 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from vrpca.certificate import Certificate
-from vrpca.data.compact import compacted, put_back
-from vrpca.data.gram import GramSum
-from vrpca.data.moments import Moments, Witness, column_moments
-from vrpca.data.product import ProductWitness
-from vrpca.data.source import Source, as_source, stored_entries
-from vrpca.data.stream import Stream, StreamWitness
-from vrpca.data.view import View, column_scale, draw, make_view
-from vrpca.errors import DataError, OptionError
-from vrpca.linalg import cross, orthonormalise
-from vrpca.plan import Plan, Switch, make_plan, transposed
-from vrpca.run import Outcome, Record, Status
-from vrpca.settings import SolveOptions, as_generator, check_k, check_weights, checked_options, solver_options
-from vrpca.solve import Solve
+from vrpca.data.first_pass import FirstPass
+from vrpca.data.open import as_source
+from vrpca.data.source import Source
+from vrpca.data.view import Problem, View, column_scale
+from vrpca.errors import Interrupted, OptionError
+from vrpca.history import Record, Status
+from vrpca.options import Options, SolveOptions, as_generator, check_k, check_weights, is_integer
+from vrpca.plan import Plan, block_width, make_plan, too_slow
+from vrpca.run import Budget, Job, Outcome, best_of_restarts, finished, grow_to_fraction
 from vrpca.solvers import SOLVERS
 from vrpca.threads import blas_threads, n_threads
+from vrpca.triplets import numerical_rank, triplets
+
+VECTORS = 5  # arrays of d times the width that an epoch of `vr` holds at its peak
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Decomposition:
     status : Status
         How the run ended, with advice.
     n_passes : float
-        Readings of the data, the first look at means and norms included.
+        Passes over the data, the first one, which finds the means, included.
     solver : str
         The solver that did it.
     reason : str
@@ -61,7 +63,7 @@ class Decomposition:
     certificate : Certificate
         Bound on the suboptimality, and what it rests on.
     history : list of Record
-        One record per look.
+        One record per step.
     """
 
     U: np.ndarray | None = field(repr=False)
@@ -137,7 +139,7 @@ def svd(
     >>> bool(np.allclose(found.s, np.linalg.svd(X, compute_uv=False)[:3]))
     True
     """
-    if isinstance(k, bool) or not isinstance(k, numbers.Integral):
+    if not is_integer(k):
         raise OptionError(f"k={k!r} must be an integer.")
     with blas_threads(1):
         return _decompose(X, int(k), center, scale, sample_weight, start, compute_u, options)
@@ -179,6 +181,28 @@ def pca(
         return _decompose(X, k, center, scale, sample_weight, start, compute_u, options)
 
 
+@dataclass(frozen=True)
+class _Fit:
+    """A fit that is ready to run: what is decomposed, how, and what the first pass found.
+
+    `kept` are the numbers of the columns that are not empty, where others were left out; `asked` is the number of
+    components that the user asked for.
+    """
+
+    problem: Problem
+    options: Options
+    plan: Plan
+    first_pass: FirstPass
+    view: View
+    W0: np.ndarray | None
+    kept: np.ndarray | None
+    d: int
+    asked: int | float | None
+    k: int | float
+    fraction: bool
+    job: Job
+
+
 def _decompose(
     X: Any,
     k: int | float | None,
@@ -189,239 +213,126 @@ def _decompose(
     compute_u: bool,
     given: SolveOptions,
 ) -> Decomposition:
-    options = checked_options(given)
-    source = as_source(X)
-    if options["cost"] == "auto":
-        options["cost"] = "passes" if getattr(source, "slow_to_read", False) else "time"
-    asked, fraction = k, check_k(k, source.shape)
+    fit = _prepare(X, k, center, scale, sample_weight, start, compute_u, given)
+    fit, outcome, found = _run(fit)
+    _warn(outcome, fit.options.tol, found, k)
+    decomposition = _assemble(fit, outcome, found, compute_u)
+    if outcome.status is Status.INTERRUPTED:
+        raise Interrupted(decomposition)
+    return decomposition
+
+
+def _prepare(
+    X: Any,
+    k: int | float | None,
+    center: bool,
+    scale: bool,
+    sample_weight: Any,
+    start: np.ndarray | None,
+    compute_u: bool,
+    given: SolveOptions,
+) -> _Fit:
+    """Check everything, make the plan and the first pass, and set up the view."""
+    began, options, source = time.perf_counter(), Options.given(given), as_source(X)
+    if options.cost == "auto":
+        options = replace(options, cost="passes" if source.slow_to_read else "time")
+    asked, d, fraction = k, source.shape[1], check_k(k, source.shape)
     k = min(source.shape) if k is None else k
-    problem = _Problem(source, check_weights(sample_weight, source.shape[0]), center, scale)
-    look = _first_look(problem, options, k, fraction, _checked_start(start, source))
-    projections = compute_u or look.plan.transpose or asked is None
-    solve = Solve(look.view, look.plan.name, options, look.rng, look.rows_read, projections)
-    if fraction:
-        outcome, k = solve.fraction(float(k), look.W0)
-        outcome = solve.finished(outcome)
-    elif Switch.possible(options, look.plan):
-        outcome, look = _solve_or_switch(solve, int(k), problem, look)
+    start = _checked_start(start, source)
+    weights = check_weights(sample_weight, source.shape[0])
+    source, kept = _without_empty_columns(source, options, 1 if fraction else int(k))
+    problem = Problem(source, weights, center, scale, n_threads(options.n_threads))
+    rng = as_generator(options.random_state)
+    plan = make_plan(options, source, k, fraction)
+    cold = start is None and not fraction  # the solver begins without a guess, with the width that is planned
+    wanted = plan.solver.wants(problem, rng) if not plan.transpose and (cold or plan.name == "gram") else None
+    first_pass = problem.first_pass(wanted)
+    problem.check_variation(first_pass.moments)
+    view = problem.view(first_pass.moments, plan.transpose)
+    W0 = _oriented(start if start is None or kept is None else start[:, kept], problem, first_pass, view)
+    first_pass = view.receive(first_pass)
+    rows_before = first_pass.moments.readings * view.n + first_pass.rows_sampled
+    budget = Budget(view, rows_before, began, options.max_passes, options.max_seconds)
+    projections = compute_u or plan.transpose or asked is None
+    job = Job(plan.name, view, first_pass, options, rng, budget, projections)
+    return _Fit(problem, options, plan, first_pass, view, W0, kept, d, asked, k, fraction, job)
+
+
+def _run(fit: _Fit) -> tuple[_Fit, Outcome, int]:
+    """Run the solver: the fit with the plan that was carried out, the outcome, and the number of components."""
+    k = fit.k
+    if fit.fraction:
+        outcome, k = grow_to_fraction(fit.job, float(k), fit.W0)
+    elif fit.plan.may_switch(fit.options):
+        fit, outcome = _run_or_switch(fit)
     else:
-        outcome = solve.finished(solve(int(k), look.W0))
-    _warn(outcome, options["tol"], k, asked)
-    if options["solver"] == "auto":
-        first = replace(outcome.history[0], event=f"auto: {look.plan.name}, {look.plan.reason}")
+        outcome = best_of_restarts(fit.job, int(k), fit.W0)
+    outcome = finished(fit.job, outcome)
+    if fit.options.solver == "auto":
+        first = replace(outcome.history[0], event=f"auto: {fit.plan.name}, {fit.plan.reason}")
         outcome = replace(outcome, history=[first, *outcome.history[1:]])
-    if asked is None and outcome.iterate.P is not None:
-        k = _numerical_rank(outcome.iterate.P)
-        outcome = replace(outcome, certificate=outcome.iterate.certificate(k, look.view.rounding))
-    return _decomposition(problem, look, outcome, int(k), compute_u)
+    if fit.asked is None and outcome.P is not None:
+        k = numerical_rank(outcome.P)
+        outcome = replace(outcome, certificate=outcome.state.certificate(k, fit.view.rounding))
+    return fit, outcome, int(k)
 
 
-@dataclass(frozen=True)
-class _Problem:
-    """What is to be decomposed."""
-
-    source: Source
-    weights: np.ndarray | None
-    center: bool
-    scale: bool
-
-    @property
-    def rows(self) -> int:
-        """Rows that count."""
-        return self.source.shape[0] if self.weights is None else int(np.count_nonzero(self.weights))
-
-    @property
-    def weight(self) -> float:
-        """Mean weight of a row."""
-        return 1.0 if self.weights is None else float(self.weights.mean())
-
-    def view(self, source: Source, moments: Moments, transpose: bool, threads: int) -> View:
-        """The view of the source, or of what is left of it without empty columns."""
-        return make_view(
-            source,
-            moments,
-            center=self.center,
-            scale=self.scale,
-            weights=self.weights,
-            transpose=transpose,
-            n_threads=threads,
-        )
+def _run_or_switch(fit: _Fit) -> tuple[_Fit, Outcome]:
+    """The outcome of `accelerated`, or of `gram` where `auto` changes its mind: where the model proves to be wrong."""
+    k, plan, job, source = int(fit.k), fit.plan, fit.job, fit.problem.source
+    transpose = SOLVERS["gram"].transposes(source)
+    projections = job.projections or transpose
+    last_call = fit.options.max_passes - 1 - projections
+    outcome = best_of_restarts(job, k, fit.W0, lambda history: too_slow(plan.task, history, last_call))
+    if not outcome.gave_up:
+        return fit, outcome
+    view = fit.problem.view(fit.first_pass.moments, transpose)
+    rows_before = round(job.budget.rows_read / fit.view.n * view.n)
+    budget = Budget(view, rows_before, job.budget.began, job.budget.max_passes, job.budget.max_seconds)
+    first_pass = FirstPass(fit.first_pass.moments)
+    job = Job("gram", view, first_pass, fit.options, job.rng, budget, projections)
+    found = best_of_restarts(job, k)
+    reason = f"{plan.reason}; it converged too slowly and was given up after {len(outcome.history)} records"
+    plan = replace(plan, name="gram", reason=reason, transpose=transpose)
+    return replace(fit, plan=plan, view=view, job=job), replace(found, history=outcome.history + found.history)
 
 
-@dataclass(frozen=True)
-class _FirstLook:
-    """What the first reading leaves: moments, the plan, the view, a start, and which columns are not empty.
-
-    `source` has only those columns, and `its_moments` are theirs.
-    """
-
-    moments: Moments
-    source: Source
-    its_moments: Moments
-    plan: Plan
-    view: View
-    W0: np.ndarray | None
-    kept: np.ndarray | None
-    rows_read: int
-    rng: np.random.Generator
-
-
-def _first_look(
-    problem: _Problem, options: SolveOptions, k: int | float, fraction: bool, start: np.ndarray | None
-) -> _FirstLook:
-    """Read the moments, with whatever the solver can make use of on the way; leave out empty columns."""
-    source, threads = problem.source, n_threads(options["n_threads"])
-    rng = as_generator(options["random_state"])
-    first = make_plan(options, source, k, fraction)
-    witness = _witness(first, options, problem, start is not None or fraction, rng)
-    about_zero = not (problem.center or problem.scale)
-    moments = column_moments(source, problem.weights, threads, witness, about_zero=about_zero)
-    _check_variation(moments, problem)
-
-    smaller, its_moments, kept = compacted(source, moments, first.k, first.columns)
-    plan = make_plan(options, smaller, k, fraction)
-    view = problem.view(smaller, its_moments, plan.transpose, threads)
-    upright = problem.view(smaller, its_moments, False, threads) if plan.transpose and start is not None else view
-    W0 = _oriented(start if start is None or kept is None else start[:, kept], view, upright)
-    rows_read = moments.readings * view.n
-    if witness is not None:
-        rows_read += witness.rows_read
-        if (plan.name, plan.transpose) == (first.name, first.transpose):
-            found = witness.tell(view, moments, kept)
-            W0 = W0 if found is None else found
-    return _FirstLook(moments, smaller, its_moments, plan, view, W0, kept, rows_read, rng)
-
-
-def _decomposition(problem: _Problem, look: _FirstLook, outcome: Outcome, k: int, compute_u: bool) -> Decomposition:
-    n, d = problem.source.shape
-    U, s, Vt = _triplets(outcome, look.view, look.plan.transpose, k, compute_u)
+def _assemble(fit: _Fit, outcome: Outcome, k: int, compute_u: bool) -> Decomposition:
+    """The singular triplets and everything that is said about them, in the terms of X."""
+    problem, moments, view = fit.problem, fit.first_pass.moments, fit.view
+    U, s, Vt = triplets(outcome.state, outcome.P, view, fit.plan.transpose, k, compute_u)
     return Decomposition(
         U,
         s * s.dtype.type(np.sqrt(problem.weight)),
-        put_back(Vt, look.kept, d),
-        mean=look.moments.center if problem.center else None,
-        scale=column_scale(look.moments) if problem.scale else None,
-        total_variance=problem.weight * look.view.frobenius**2,
-        n_samples=problem.weight * n,
-        rank_limit=min(problem.rows, d),
+        _put_back(Vt, fit.kept, fit.d, 0.0),
+        mean=_put_back(moments.center, fit.kept, fit.d, 0.0) if problem.center else None,
+        scale=_put_back(column_scale(moments), fit.kept, fit.d, 1.0) if problem.scale else None,
+        total_variance=problem.weight * view.frobenius**2,
+        n_samples=problem.weight * problem.source.shape[0],
+        rank_limit=min(problem.rows, fit.d),
         status=outcome.status,
-        n_passes=outcome.rows_read / look.view.n,
-        solver=look.plan.name,
-        reason=look.plan.reason,
+        n_passes=fit.job.budget.passes,
+        solver=fit.plan.name,
+        reason=fit.plan.reason,
         certificate=outcome.certificate,
         history=outcome.history,
     )
 
 
-def _solve_or_switch(solve: Solve, k: int, problem: _Problem, look: _FirstLook) -> tuple[Outcome, _FirstLook]:
-    """The outcome, and the look with the plan it came from: `auto` changes to `gram` when its model is contradicted."""
-    plan, options = look.plan, solve.options
-    transpose = transposed(SOLVERS["gram"], look.source)
-    projections = solve.projections or transpose
-    solve.hopeless = switch = Switch(plan.task, options["max_passes"] - 1 - projections)
-    outcome = solve(k, look.W0)
-    if not (switch.wanted and outcome.status is Status.STOPPED):
-        return solve.finished(outcome), look
-    view = problem.view(look.source, look.its_moments, transpose, look.view.n_threads)
-    rows_before = round(outcome.rows_read / look.view.n * view.n)
-    exact = Solve(view, "gram", options, solve.rng, rows_before, projections)
-    found = exact.finished(exact(k))
-    reason = f"{plan.reason}; it converged too slowly and was given up after {len(outcome.history)} looks"
-    plan = replace(plan, name="gram", reason=reason, transpose=transpose)
-    return replace(found, history=outcome.history + found.history), replace(look, plan=plan, view=view)
+def _without_empty_columns(source: Source, options: Options, k: int) -> tuple[Source, np.ndarray | None]:
+    """The source without the columns that hold no entry, where that saves memory and leaves at least k (Appendix A)."""
+    width = block_width(options, "accelerated" if options.solver == "auto" else options.solver, k)
+    smaller, kept = source.without_empty_columns(VECTORS * width * source.dtype.itemsize)
+    return (source, None) if kept is None or len(kept) < k else (smaller, kept)
 
 
-def _witness(
-    plan: Plan, options: SolveOptions, problem: _Problem, started: bool, rng: np.random.Generator
-) -> Witness | None:
-    """What watches the first look at the data, so that a solver need not read them again."""
-    d = problem.source.shape[1]
-    if plan.transpose:
-        return None
-    if plan.solver.forms_gram:
-        return GramSum(d, problem.center, n_threads(options["n_threads"]))
-    if started or problem.scale:
-        return None
-    solver = solver_options(options, plan.columns)
-    streamed = plan.solver.streamed_columns(solver)
-    if streamed:
-        return StreamWitness(Stream(min(streamed, d)), problem.center, rng)
-    rows = plan.solver.sampled_rows(solver, problem.source.shape[0], d, stored_entries(problem.source))
-    return _product_witness(plan, problem, rows, n_threads(options["n_threads"]), rng) if rows else None
-
-
-def _product_witness(
-    plan: Plan, problem: _Problem, rows: int, threads: int, rng: np.random.Generator
-) -> ProductWitness | None:
-    """A block from a sample of the rows, to be multiplied by A while the moments are read; None if it says nothing."""
-    index, X, fetched = draw(problem.source, rows, rng)
-    weights = None if problem.weights is None else problem.weights[index]
-    sample = as_source(X)
-    try:
-        moments = column_moments(sample, weights, threads, about_zero=not problem.center)
-    except DataError:  # the reading of all rows will say where it is
-        return None
-    square = moments.variance if problem.center else moments.second
-    if not (moments.total > 0 and square.sum() > 0):
-        return None
-    view = make_view(
-        sample, moments, center=problem.center, scale=False, weights=weights, transpose=False, n_threads=threads
-    )
-    W = plan.solver.block_of_sample(view, plan.columns, rng)
-    return ProductWitness(W, moments.center if problem.center else None, threads, fetched)
-
-
-def _triplets(
-    outcome: Outcome, view: View, transposed: bool, k: int, compute_u: bool
-) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-    """U, s, Vt from the last snapshot: W holds one side's vectors, P = Z W the other's times the singular values."""
-    W, P = outcome.iterate.W, outcome.iterate.P
-    norms = np.sqrt(view.n * np.clip(outcome.iterate.theta, 0, None)) if P is None else _column_norms(P)
-    order = np.argsort(-norms, kind="stable")[:k]
-    norms = norms[order]
-    s = norms * (view.frobenius / np.sqrt(view.n))
-    other = None
-    if P is not None and (compute_u or transposed):
-        other = _normalised(np.ascontiguousarray(P[:, order]), norms)
-    left, right = (other, W[:, order]) if other is None or not transposed else (W[:, order], other)
-    signs = _signs(right)
-    Vt = np.ascontiguousarray((right * signs).T)
-    U = np.ascontiguousarray(left * signs) if compute_u and left is not None else None
-    return U, s.astype(view.dtype), Vt
-
-
-def _column_norms(P: np.ndarray) -> np.ndarray:
-    return np.sqrt(np.diag(cross(np.ascontiguousarray(P), np.ascontiguousarray(P))))
-
-
-def _present(norms: np.ndarray, P: np.ndarray) -> np.ndarray:
-    """Which singular values are there at all, and not rounding."""
-    return norms > max(P.shape) * np.finfo(P.dtype).eps * norms.max()
-
-
-def _numerical_rank(P: np.ndarray) -> int:
-    norms = _column_norms(P)
-    return int(_present(norms, P).sum())
-
-
-def _normalised(P: np.ndarray, norms: np.ndarray) -> np.ndarray:
-    """P's columns made orthonormal, the leading ones first: small singular values leave theirs less so.
-
-    Columns that vanish up to rounding are replaced by any that complete the basis.
-    """
-    good = _present(norms, P)
-    Q = np.zeros_like(P)
-    np.divide(P, norms, out=Q, where=good, casting="same_kind")
-    if not good.all():
-        Q[:, ~good] = np.random.default_rng(0).standard_normal((len(P), int((~good).sum())))
-    orthonormalise(Q)
-    return Q
-
-
-def _signs(V: np.ndarray) -> np.ndarray:
-    """The sign rule: the entry of largest magnitude of each right singular vector is positive."""
-    largest = V[np.argmax(np.abs(V), axis=0), np.arange(V.shape[1])]
-    return np.where(largest < 0, -1, 1).astype(V.dtype)
+def _put_back(part: np.ndarray, kept: np.ndarray | None, d: int, fill: float) -> np.ndarray:
+    """A vector or rows of vectors with a number for the columns that were left out."""
+    if kept is None:
+        return part
+    full = np.full((*part.shape[:-1], d), fill, part.dtype)
+    full[..., kept] = part
+    return full
 
 
 def _checked_start(start: Any, source: Source) -> np.ndarray | None:
@@ -434,37 +345,21 @@ def _checked_start(start: Any, source: Source) -> np.ndarray | None:
     return start
 
 
-def _oriented(start: np.ndarray | None, view: View, upright: View) -> np.ndarray | None:
+def _oriented(start: np.ndarray | None, problem: Problem, first_pass: FirstPass, view: View) -> np.ndarray | None:
     """A guess of right singular vectors as columns for the view: as they are, or multiplied by Z on the other side."""
-    if start is None:
-        return None
-    if view is upright:
-        return start.T
+    if start is None or view.source is problem.source:
+        return None if start is None else start.T
+    upright = problem.view(first_pass.moments)
     P = np.zeros((upright.n, len(start)), view.dtype)
     upright.product(np.ascontiguousarray(start.T), P)
     view.rows_read += view.n
     return P
 
 
-def _check_variation(moments: Moments, problem: _Problem) -> None:
-    """Raise where nothing varies: one row, constant rows, or zeros only."""
-    center = problem.center
-    if center and problem.rows < 2:
-        raise DataError(f"PCA of n_samples = {problem.rows} sample is not defined: centring one row leaves nothing.")
-    square = moments.variance if center else moments.second
-    rounding = (64 * np.finfo(float).eps * np.abs(moments.mean)) ** 2
-    if not (square > rounding).any():
-        raise DataError(
-            "X has no variance: all rows are equal. Remove constant columns, or check how X was made."
-            if center
-            else "X is zero everywhere: there is nothing to decompose."
-        )
-
-
-def _warn(outcome: Outcome, tol: float, k: int | float, asked: int | float | None) -> None:
-    if outcome.status is Status.CONVERGED:
+def _warn(outcome: Outcome, tol: float, k: int, asked: int | float | None) -> None:
+    if outcome.status in (Status.CONVERGED, Status.INTERRUPTED):
         return
-    found = outcome.iterate.objective(int(k))
+    found = outcome.state.objective(k)
     missed = isinstance(asked, float) and found < asked
     goal = f"they explain {found:.3g} of the variance, not {asked:.3g}" if missed else f"not tol={tol:.1e}"
     warnings.warn(

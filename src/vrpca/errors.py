@@ -1,5 +1,9 @@
 """The errors that users see. Each message names what was wrong, with the value, and what to do."""
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class DataError(ValueError):
     """The data cannot be used as it is: wrong type, not finite, empty, constant, or a foreign file."""
@@ -11,3 +15,11 @@ class OptionError(ValueError):
 
 class DataTypeError(DataError, TypeError):
     """The data hold things that are not numbers; also a TypeError, as scikit-learn's own checks raise."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a fit. `decomposition` is the best answer so far, with status INTERRUPTED."""
+
+    def __init__(self, decomposition: Any):
+        super().__init__("Interrupted.")
+        self.decomposition = decomposition

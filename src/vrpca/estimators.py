@@ -9,14 +9,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from vrpca.data.source import as_source, is_path
+from vrpca.data.open import as_source, is_path
 from vrpca.decomposition import Decomposition, pca, svd
-from vrpca.run import Record
+from vrpca.errors import Interrupted
+from vrpca.history import Record
 from vrpca.scores import scores
-from vrpca.settings import DEFAULTS, SolveOptions
-from vrpca.sklearn_callbacks import CallbackSupportMixin, FitTask, with_callbacks
-from vrpca.solve import either
-from vrpca.solvers.steps import Theory
+from vrpca.options import SolveOptions, Theory, names
+from vrpca.sklearn_callbacks import CallbackSupportMixin, fit_task, with_callbacks
 
 T = TypeVar("T")
 
@@ -130,18 +129,19 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         """
         source = as_source(X)
         validate_data(self, source if is_path(X) else X, skip_check_array=True)
-        task = FitTask(self, X, y)
-        found = self._decompose(source, sample_weight, self._start(), self._options(task))
+        task = fit_task(self, X, y)
+        options: dict[str, Any] = {name: getattr(self, name) for name in names()}
+        if task is not None:
+            options["callback"] = task.joined(self.callback)
+        try:
+            found = self._decompose(source, sample_weight, self._start(), cast(SolveOptions, options))
+        except Interrupted as interrupted:  # the best answer so far is kept, and the caller's loop ends
+            self._store(interrupted.decomposition)
+            raise
         self._store(found)
-        task.end()
+        if task is not None:
+            task.end()
         return self
-
-    def _options(self, task: FitTask) -> SolveOptions:
-        """The parameters that the decomposition shares, with scikit-learn's callbacks joined to the user's."""
-        options: dict[str, Any] = {name: getattr(self, name) for name in DEFAULTS}
-        if task.context is not None:
-            options["callback"] = either(self.callback, task.look)
-        return cast(SolveOptions, options)
 
     def _start(self) -> np.ndarray | None:
         warm = self.warm_start and hasattr(self, "components_")

@@ -15,8 +15,8 @@ from vrpca.certificate import Certificate
 from vrpca.data.files import written_whole
 from vrpca.errors import DataError
 from vrpca.estimators import PCA, TruncatedSVD
-from vrpca.run import Record, Status
-from vrpca.solvers.steps import Theory
+from vrpca.history import Record, Status
+from vrpca.options import Theory
 
 FORMAT = 1
 MODELS: dict[str, type] = {"PCA": PCA, "TruncatedSVD": TruncatedSVD}

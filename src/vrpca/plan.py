@@ -1,100 +1,161 @@
-"""What is going to be done, before the data are read: which solver, how wide its blocks, on which side of X."""
+"""What is going to be done, before the data are read: which solver, and on which side of X.
+
+Where the user does not say, a model of bytes and flops chooses the solver. Only ratios of its rates matter. They were
+measured once, on two cores with AVX2 (float32).
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from vrpca.data.source import Source, stored_entries
-from vrpca.run import Record
-from vrpca.settings import FIRST_GUESS, SolveOptions, extra_columns
-from vrpca.solvers import SOLVERS, Solver
-from vrpca.solvers.auto import WIDEST, Task, choose, looks_worth_gram
+from vrpca.data.source import Source
+from vrpca.history import Record
+from vrpca.options import Options
+from vrpca.solvers import SOLVERS, make_solver
+from vrpca.solvers.accelerated import KEPT
+from vrpca.solvers.base import Solver, whole_registers
 
-SMALL_SIDE = 2000  # an A of this size is decomposed whole when a fraction of the variance is asked for
+FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
+SMALL_SIDE = 2000  # an A of this size is decomposed whole when a fraction is asked for: LAPACK takes about a second
+SMALL = 256  # A of this size costs next to nothing: milliseconds
+WIDEST = 6000  # the largest A that is worth its memory: 288 MB
+
+BYTES = 8e9  # read per second
+PRODUCT = 1.1e11  # flops per second of products of dense rows with a block
+SQUARE = 1.1e11  # of the symmetric updates of A
+SPARSE = 1.5e10  # of products of sparse rows
+SPARSE_SQUARE = 2e8  # of a product of sparse matrices
+REDUCTION = 1e10  # of LAPACK's reduction to tridiagonal form
+VECTORS = 3e10  # of arithmetic with long vectors
+BLOCK = 8  # vectors that `accelerated` multiplies at a time where rows are sparse
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be solved: n rows of length d with so many stored entries, k components to a tolerance."""
+
+    n: int
+    d: int
+    k: int
+    entries: int
+    tol: float = 1e-8
+    cost: str = "time"
+
+    @property
+    def sparse(self) -> bool:
+        """Whether zeros are not stored."""
+        return self.entries < self.n * self.d
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The solver, why it is this one, for how many components at least, the width of its block, the side of X."""
+    """The solver by name, why it is this one, the side of X, and what the choice rests on."""
 
-    solver: type[Solver]
     name: str
     reason: str
-    k: int
-    columns: int
     transpose: bool
     task: Task
+    solver: Solver
+
+    def may_switch(self, options: Options) -> bool:
+        """Whether `auto` may still change to `gram` while `accelerated` runs."""
+        chosen = options.solver == "auto" and self.name == "accelerated"
+        return chosen and self.task.cost == "time" and self.task.d <= WIDEST
 
 
-def make_plan(options: SolveOptions, source: Source, k: int | float, fraction: bool) -> Plan:
+def make_plan(options: Options, source: Source, k: int | float, fraction: bool) -> Plan:
     """The plan for k components, or for a fraction of the variance."""
     task = _task(options, source, k, fraction)
     name, reason = _chosen(options, task)
-    solver, least = SOLVERS[name], 1 if fraction else int(k)
-    columns = min(least + extra_columns(options, least, name), source.shape[1])
-    return Plan(solver, name, reason, least, columns, transposed(solver, source), task)
+    transpose = SOLVERS[name].transposes(source)
+    d = source.shape[0 if transpose else 1]
+    solver = solver_for(options, name, 1 if fraction else int(k), source.entries, d)
+    return Plan(name, reason, transpose, task, solver)
 
 
-def transposed(solver: type[Solver], source: Source) -> bool:
-    """Whether to work on the transpose: as the data are stored, unless the shape matters more.
-
-    It does for `gram`, whose matrix is that of the shorter side; for solvers that draw rows, which want many; and for
-    vectors with more entries than the data.
-    """
-    n, d = source.shape
-    columnwise = getattr(source, "columnwise", None)
-    if solver.forms_gram:
-        return d > n
-    if columnwise is None or solver.draws_rows:
-        return d > getattr(source, "wide_at", 1.0) * n
-    return columnwise if stored_entries(source) >= (n if columnwise else d) else d > n
+def block_width(options: Options, name: str, k: int) -> int:
+    """Columns of the block: as many as the user says, or as the solver likes."""
+    return SOLVERS[name].width_for(k, options.cost) if options.oversample is None else k + options.oversample
 
 
-def _chosen(options: SolveOptions, task: Task) -> tuple[str, str]:
+def solver_for(options: Options, name: str, k: int, entries: int, d: int) -> Solver:
+    """The solver of this name for k components, and vectors of length d."""
+    width = min(block_width(options, name, k), d)
+    options.check_width(width)
+    return make_solver(name, options, width, entries, d)
+
+
+def _chosen(options: Options, task: Task) -> tuple[str, str]:
     """The solver's name, and why it is this one."""
-    if options["solver"] != "auto":
-        return options["solver"], "asked for"
-    if options["deflate"] or options["step"] == "theory":
+    if options.solver != "auto":
+        return options.solver, "asked for"
+    if options.deflate or options.step == "theory":
         return "vr", "deflation and Theorem 1 go with it"
     return choose(task)
 
 
-def _task(options: SolveOptions, source: Source, k: int | float, fraction: bool) -> Task:
+def _task(options: Options, source: Source, k: int | float, fraction: bool) -> Task:
     side = min(source.shape)
     if fraction:  # many components may be needed: all of them, if A is small
         k = side if side <= SMALL_SIDE else FIRST_GUESS
-    entries = stored_entries(source)
-    return Task(max(source.shape), side, min(int(k), side), entries, options["tol"], options["cost"])
+    return Task(max(source.shape), side, min(int(k), side), source.entries, options.tol, options.cost)
 
 
-class Switch:
-    """Says when a run that was expected to be the faster one is better given up for forming A.
+def choose(task: Task) -> tuple[str, str]:
+    """Return the name of a solver, and the reason."""
+    d = task.d
+    if d <= SMALL:
+        return "gram", f"the smaller side has only {d} entries"
+    if task.cost == "passes":
+        if d <= KEPT * task.k:
+            return "gram", f"one pass gives A, {d} x {d}, which is no larger than the blocks of {task.k} components"
+        return "accelerated", "passes are to be saved"
+    if d > WIDEST:
+        return "accelerated", f"A would be {d} x {d}"
+    gram, other = gram_seconds(task), accelerated_seconds(task)
+    if gram <= other or 4 * task.k > d:
+        return "gram", f"forming A, {d} x {d}, should take {gram:.2g} s, other solvers {other:.2g} s"
+    return "accelerated", f"it should take {other:.2g} s, forming A, {d} x {d}, {gram:.2g} s"
 
-    It counts looks, not seconds, so that a seed gives the same answer on a busy machine.
+
+def gram_seconds(task: Task) -> float:
+    """What forming A and its leading eigenvectors is going to take."""
+    n, d = float(task.n), float(task.d)
+    square = min(task.entries**2 / n / SPARSE_SQUARE, n * d * d / SQUARE) if task.sparse else n * d * d / SQUARE
+    return max(square, 4 * task.entries / BYTES) + 4 / 3 * d**3 / REDUCTION
+
+
+def pass_seconds(task: Task) -> float:
+    """What one pass of `accelerated` is going to take."""
+    if not task.sparse:
+        width = 1 + whole_registers(task.k, 8)
+        return max(4 * task.entries / BYTES, 4 * task.entries * width / PRODUCT)
+    return 4 * task.entries * BLOCK / SPARSE + 8 * task.d * BLOCK * (2.0 * task.k + 40) / VECTORS
+
+
+def accelerated_seconds(task: Task) -> float:
+    """What the passes of `accelerated` are going to take, with the number of passes that spectra of real data need."""
+    digits = min(max(-math.log10(max(task.tol, 1e-16)), 1.0), 16.0)
+    passes = 3 + 0.8 * digits + task.k / 2.5 if task.sparse else 1.6 + 0.6 * digits + min(3.0, task.k / 15)
+    return passes * pass_seconds(task)
+
+
+def too_slow(task: Task, history: Sequence[Record], last_call: float) -> bool:
+    """Whether what is left to do, at the rate of the last step, takes longer than all of `gram`.
+
+    It counts steps, not seconds, so that a seed gives the same answer on a busy machine. After `last_call` passes, `gram`
+    would be too late.
     """
-
-    def __init__(self, task: Task, last_call: float):
-        self.worth, self.tol = looks_worth_gram(task), task.tol
-        self.last_call = last_call  # passes after which `gram` would be too late
-        self.last: Record | None = None
-        self.wanted = False
-
-    @staticmethod
-    def possible(options: SolveOptions, plan: Plan) -> bool:
-        """Whether `auto` may change its mind at all."""
-        choice = options["solver"] == "auto" and plan.name == "accelerated"
-        return choice and plan.task.cost == "time" and plan.task.d <= WIDEST
-
-    def __call__(self, record: Record) -> bool:
-        """Whether what is left to do, at the rate of the last step, takes longer than all of `gram`."""
-        before, self.last = self.last, record
-        if before is None or record.epoch < self.worth or record.bound <= self.tol or self.tol <= 0:
-            return False
-        if record.passes > self.last_call:
-            return False
-        gained = np.log(before.bound / record.bound)
-        left = np.log(record.bound / self.tol) / gained if gained > 0 else np.inf
-        self.wanted = bool(left > self.worth)
-        return self.wanted
+    worth = gram_seconds(task) / pass_seconds(task)  # passes of `accelerated` that take as long as forming A
+    record = history[-1]
+    if len(history) < 2 or record.epoch < worth or record.bound <= task.tol or task.tol <= 0:
+        return False
+    if record.passes > last_call:
+        return False
+    gained = np.log(history[-2].bound / record.bound)
+    left = np.log(record.bound / task.tol) / gained if gained > 0 else np.inf
+    return bool(left > worth)

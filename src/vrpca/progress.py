@@ -5,19 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from vrpca.run import Limits, Record
+from vrpca.history import Record
 
 
 @contextmanager
-def progress_callback(
-    verbose: bool, limits: Limits, callback: Callable[[Record], Any] | None
-) -> Iterator[Callable[[Record], Any] | None]:
-    """Yield a callback that draws a bar on stderr and then calls the user's; without `verbose`, the user's itself."""
-    if not verbose:
-        yield callback
-        return
+def progress_bar(tol: float) -> Iterator[Callable[[Record], None]]:
+    """Show a bar on stderr; yield the function that draws a record."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -25,12 +19,11 @@ def progress_callback(
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("vrpca", total=1.0, state="")
 
-        def draw(record: Record) -> Any:
+        def draw(record: Record) -> None:
             state = f"{record.passes:.1f} passes, bound {record.bound:.1e}"
             if record.event:
                 bar.console.print(f"pass {record.passes:.1f}: {record.event}")
-            bar.update(task, completed=_done(record.bound, limits.tol), state=state)
-            return callback(record) if callback is not None else None
+            bar.update(task, completed=_done(record.bound, tol), state=state)
 
         yield draw
 

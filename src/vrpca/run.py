@@ -1,227 +1,351 @@
-"""The only loop: it owns the budget, the history, stopping, recovery from bad steps, callbacks and interruption."""
+"""Runs: the loop that leads a solver from step to step, restarts, fractions of the variance, and proofs.
+
+The loop owns stopping, the history, recovery from bad steps, callbacks and interruption. `Budget` alone counts passes and
+seconds.
+"""
 
 from __future__ import annotations
 
-import enum
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from vrpca.certificate import Certificate
+from vrpca.data.first_pass import FirstPass
 from vrpca.data.view import View
+from vrpca.errors import OptionError
+from vrpca.history import Record, Status
+from vrpca.linalg import aligned_copy, aligned_zeros
+from vrpca.options import Options
+from vrpca.plan import FIRST_GUESS, solver_for
+from vrpca.progress import progress_bar
 from vrpca.solvers import Solver
-from vrpca.solvers.iterate import Iterate, renewed
+from vrpca.solvers.base import State
+from vrpca.solvers.outside import RandomSearch
+from vrpca.solvers.snapshot import Snapshot, taken_again
 
 DIVERGED = "the steps diverged, and the step size is fixed"
-PATIENCE = 5  # looks without any progress, at the level of rounding, after which a run has stalled,
-LONG_PATIENCE = 20  # and near that level
+PATIENCE = 5  # records without any progress, at the level of rounding, after which a run has stalled
+LONG_PATIENCE = 20  # the same near that level, where the bound may still creep
+AT_ROUNDING, NEAR_ROUNDING = 4, 32  # residuals up to so many times the rounding of a product are at, or near, that level
+MONOTONE = 100  # the objective may fall by so many eps before a step counts as bad
+SEARCHES = 4  # random searches for what an answer has missed, at most
+ENDS_EVERYTHING = (Status.INTERRUPTED, Status.STOPPED, Status.SECONDS)
 
 
-class Status(enum.Enum):
-    """How a run ended; the value is advice to the user."""
+class Budget:
+    """Counts the passes and seconds of a fit, and says how many are left.
 
-    CONVERGED = "The certificate is below tol."
-    PASSES = "max_passes was reached first: allow more passes, loosen tol, or try another solver."
-    SECONDS = "max_seconds was reached first: allow more time, loosen tol, or try another solver."
-    EPOCHS = (
-        "The solver took all the steps that it had planned. If the bound is at the rounding level of float32, pass "
-        "float64 data; else loosen tol or try another solver."
-    )
-    STALLED = (
-        "The residual no longer falls: it is at the rounding level of the data's type, or the step is too long. Pass "
-        "float64 data for a smaller tol, or change step."
-    )
-    UNPROVEN = (
-        "The estimated certificate is below tol, the probabilistic one is not: allow more passes, a larger "
-        "failure_probability or a looser tol, or be content with certificate='estimated'."
-    )
-    DIVERGED = "The steps diverged and the step size was fixed: pass a smaller step, or step='paper'."
-    INTERRUPTED = "Interrupted: this is the best answer so far."
-    STOPPED = "The callback asked to stop: this is the best answer so far."
-
-
-@dataclass(frozen=True)
-class Record:
-    """One line of the history: what was known after so many readings of the data.
-
-    Attributes
+    Parameters
     ----------
-    epoch : int
-        Number of steps of the solver before this look.
-    passes : float
-        Readings of the data so far, fractions and the first look at means included.
-    rows_read : int
-        The same in rows.
-    seconds : float
-        Time since the start of the run.
-    objective : float
-        ``tr(W^T A W) / tr A``: the fraction of the total explained.
-    residual : float
-        Largest residual among the components, relative to the largest Ritz value.
-    bound : float
-        The certificate's bound on the suboptimality.
-    event : str
-        What happened besides: a halved step, say; empty most of the time.
-    """
-
-    epoch: int
-    passes: float
-    rows_read: int
-    seconds: float
-    objective: float
-    residual: float
-    bound: float
-    event: str = ""
-
-    def asdict(self) -> dict[str, Any]:
-        """The record as a dictionary."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When to stop.
-
-    Attributes
-    ----------
-    tol : float
-        Wanted suboptimality.
+    view : View
+        It counts the rows that it reads.
+    rows_before : int
+        Rows that were read before there was a view.
+    began : float
+        When the fit began, by `time.perf_counter`.
     max_passes : float
-        Readings of the data that may be spent.
+        Passes that may be spent.
     max_seconds : float or None
-        Time that may be spent.
+        Seconds that may be spent.
     """
 
-    tol: float
-    max_passes: float
-    max_seconds: float | None = None
+    def __init__(self, view: View, rows_before: int, began: float, max_passes: float, max_seconds: float | None):
+        self.view, self.rows_before, self.began = view, rows_before, began
+        self.max_passes, self.max_seconds = max_passes, max_seconds
+
+    @property
+    def rows_read(self) -> int:
+        """Rows read so far."""
+        return self.rows_before + self.view.rows_read
+
+    @property
+    def passes(self) -> float:
+        """Passes so far, fractions included."""
+        return self.rows_read / self.view.n
+
+    @property
+    def seconds(self) -> float:
+        """Seconds so far."""
+        return time.perf_counter() - self.began
+
+    @property
+    def in_time(self) -> bool:
+        """Whether there are seconds left."""
+        return self.max_seconds is None or self.seconds < self.max_seconds
+
+    def affords(self, passes: float) -> bool:
+        """Whether so many passes are left."""
+        return self.passes + passes <= self.max_passes
+
+    def share(self, part: float) -> Budget:
+        """The same budget with a part of the passes and seconds that are left."""
+        passes = self.passes + part * (self.max_passes - self.passes)
+        seconds = self.max_seconds
+        if seconds is not None:
+            seconds = self.seconds + part * max(0.0, seconds - self.seconds)
+        return Budget(self.view, self.rows_before, self.began, passes, seconds)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run found."""
+    """What a run found; `P` is ``Z W``, where it is known, and `gave_up` says that the run was ended early on purpose."""
 
-    iterate: Iterate
+    state: State
+    P: np.ndarray | None
     certificate: Certificate
     status: Status
     history: list[Record]
-    rows_read: int
+    gave_up: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all runs of a fit share.
+
+    Attributes
+    ----------
+    name : str
+        The solver.
+    projections : bool
+        Whether the answer needs ``P = Z W``.
+    """
+
+    name: str
+    view: View
+    first_pass: FirstPass
+    options: Options
+    rng: np.random.Generator
+    budget: Budget
+    projections: bool
+
+    def solver(self, k: int) -> Solver:
+        """The solver for k components."""
+        return solver_for(self.options, self.name, k, self.view.source.entries, self.view.d)
+
+    def passes_to_start(self, solver: Solver) -> float:
+        """Passes of a start, and of the projections where they take one of their own."""
+        passes = solver.passes(self.view, self.first_pass)
+        return passes.start + (passes.projections if self.projections else 0.0)
+
+
+GiveUp = Callable[[Sequence[Record]], bool]  # looks at the history of a run and tells it to stop early
 
 
 class Run:
-    """A solver at work on a view, from its start to one of the reasons to stop.
+    """A solver at work, from its start to one of the reasons to stop."""
 
-    With `projections`, the best iterate is returned with ``P = Z W``, by another reading if it is not the last one.
-    """
-
-    def __init__(
-        self,
-        solver: Solver,
-        view: View,
-        k: int,
-        limits: Limits,
-        rng: np.random.Generator,
-        *,
-        callback: Callable[[Record], Any] | None = None,
-        rows_before: int = 0,
-        projections: bool = True,
-    ):
-        self.solver, self.view, self.k, self.limits, self.rng = solver, view, k, limits, rng
-        self.callback = callback
-        self.rows_before = rows_before
-        self.projections = projections
-        self.began = time.perf_counter()
+    def __init__(self, job: Job, solver: Solver, k: int, budget: Budget, give_up: GiveUp | None):
+        self.job, self.solver, self.k, self.budget, self.give_up = job, solver, k, budget, give_up
+        self.view, self.options = job.view, job.options
         self.history: list[Record] = []
-        self.best: Iterate | None = None
         self.epoch = 0
+        self.gave_up = False
+        self.state: State | None = None  # where the next step starts; None where the best state has to be taken again
+        self.best: State  # without what only a step needs
+        self.at_best = True  # whether `best` is the state that the next step starts from
+        self.failed: State | None = None  # the state that a bad step gave
 
-    def solve(self, W0: np.ndarray | None = None) -> Outcome:
-        """Run until a reason to stop; Ctrl-C is one of them once there is something to return."""
-        current = self.best = self.solver.start(self.view, self.rng, W0)
-        if not current.finite:
+    def __call__(self, W0: np.ndarray | None) -> Outcome:
+        """Run until there is a reason to stop; Ctrl-C is one of them once there is something to return."""
+        need = self.job.passes_to_start(self.solver)
+        if not self.budget.affords(need):
+            raise OptionError(
+                f"max_passes={self.options.max_passes} is too few: a first pass over the data and the start of "
+                f"{self.job.name!r} take {self.budget.passes + need:g} passes per run."
+            )
+        self.state = self.solver.start(self.view, self.job.first_pass, self.job.rng, W0)
+        self.best = self.state.light()
+        if not self.state.finite:
             raise FloatingPointError("The start overflowed: rescale the data, or pass it as float64.")
+        bar = progress_bar(self.options.tol) if self.options.verbose else nullcontext()
         try:
-            status = self._record(current) or self._why_stop()
-            while status is None:
-                it = self.solver.step(self.view, renewed(self.view, current), self.rng)
-                self.epoch += 1
-                current, event = self._judge(it)
-                status = self._record(current, event) or self._why_stop(event)
+            with bar as draw:
+                status = self._record(self.best, draw) or self._why_stop()
+                while status is None:
+                    event = self._judge(self.solver.step(self.view, self._handed_over(), self.job.rng))
+                    status = self._record(self.best if self.state is None else self.state, draw, event)
+                    status = status or self._why_stop(event)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
+        return self._outcome(status)
+
+    def _outcome(self, status: Status) -> Outcome:
+        """The best state; with P where it is the last one."""
+        P = self.state.P if self.state is not None and self.at_best else None
         certificate = self.best.certificate(self.k, self.view.rounding)
-        return Outcome(self.best, certificate, status, self.history, self._rows_read())
+        return Outcome(self.best, P, certificate, status, self.history, self.gave_up)
 
-    def _rows_read(self) -> int:
-        return self.rows_before + self.view.rows_read
+    def _handed_over(self) -> State:
+        """The state of the next step. The run lets go of it, so that the step can free what it has used."""
+        state, self.state, self.at_best = self.state, None, False
+        if state is None:
+            assert isinstance(self.best, Snapshot) and isinstance(self.failed, Snapshot)
+            state = taken_again(self.view, self.best, self.failed)
+        return state
 
-    def _judge(self, it: Iterate) -> tuple[Iterate, str]:
-        """Where to go on from, and what happened: a step that proved too long is halved and taken back.
+    def _judge(self, state: State) -> str:
+        """Choose where to go on from, and say what happened: a step that proved too long is halved and taken back.
 
         A step size that the user fixed is not touched: the run goes on from what it gave, unless that is not finite,
-        and the best iterate is returned in the end.
+        and the best state is returned in the end.
         """
-        assert self.best is not None
-        change = it.objective(self.k) / self.best.objective(self.k) - 1 if it.finite else -np.inf
-        rounding = 100 * np.finfo(self.view.dtype).eps
-        if change >= (-rounding if self.solver.monotone else 0.0):
-            self.best = it
-            return it, ""
-        what = "the objective fell" if it.finite else "the steps diverged"
-        rule = self.solver.step_rule
-        too_long = self.solver.monotone or not it.finite
-        if too_long and rule is not None and rule.halve():
-            return self.best, f"{what}: back to the last snapshot with half the step"
-        return (it, what) if it.finite else (self.best, DIVERGED)
+        self.epoch += 1
+        step = state.step
+        change = state.objective(self.k) / self.best.objective(self.k) - 1 if state.finite else -np.inf
+        rounding = MONOTONE * np.finfo(self.view.dtype).eps
+        if change >= (0.0 if step is not None and step.noisy else -rounding) or (step is None and state.finite):
+            self.state, self.best, self.at_best = state, state.light(), True
+            return ""
+        what = "the objective fell" if state.finite else "the steps diverged"
+        too_long = step is not None and not (step.noisy and state.finite)
+        if too_long and step is not None and step.adaptive:
+            self.failed = state.light()
+            return f"{what}: back to the last snapshot with half the step"
+        self.state = state if state.finite else None
+        return what if state.finite else DIVERGED
 
-    def _record(self, it: Iterate, event: str = "") -> Status | None:
-        certificate = it.certificate(self.k, self.view.rounding)
+    def _record(self, state: State, draw: Callable[[Record], None] | None, event: str = "") -> Status | None:
+        certificate = state.certificate(self.k, self.view.rounding)
         record = Record(
             self.epoch,
-            self._rows_read() / self.view.n,
-            self._rows_read(),
-            time.perf_counter() - self.began,
-            it.objective(self.k),
+            self.budget.passes,
+            self.budget.rows_read,
+            self.budget.seconds,
+            state.objective(self.k),
             float(certificate.residuals.max(initial=0.0)),
             certificate.suboptimality,
             event,
         )
         self.history.append(record)
-        if self.callback is not None and self.callback(record):
+        if draw is not None:
+            draw(record)
+        if self.options.callback is not None and self.options.callback(record):
             return Status.STOPPED
-        return None
+        self.gave_up = self.give_up is not None and self.give_up(self.history)
+        return Status.STOPPED if self.gave_up else None
 
     def _why_stop(self, event: str = "") -> Status | None:
-        last, limits = self.history[-1], self.limits
-        if last.bound <= limits.tol:
+        last = self.history[-1]
+        if last.bound <= self.options.tol:
             return Status.CONVERGED
         if event == DIVERGED:
             return Status.DIVERGED
-        planned = self.solver.max_epochs
-        if self.solver.exhausted or (planned is not None and self.epoch >= planned):
+        if (self.best if self.state is None else self.state).steps_left == 0:
             return Status.EPOCHS
         if self._stalled():
             return Status.STALLED
-        again = 1 if self._must_go_back() else 0
-        if last.passes + again + self.solver.passes_per_step(self.view) > limits.max_passes:
+        if not self.budget.affords(self._passes_of_next_step()):
             return Status.PASSES
-        if limits.max_seconds is not None and last.seconds >= limits.max_seconds:
-            return Status.SECONDS
-        return None
+        return None if self.budget.in_time else Status.SECONDS
 
-    def _must_go_back(self) -> bool:
-        """Whether the best iterate has to be read again before it can be returned or gone on from."""
-        assert self.best is not None
-        return self.best.released or (self.projections and self.best.P is None)
+    def _passes_of_next_step(self) -> float:
+        """A step, and one pass more if the best state has to be read again: to go on from it, or for its projections."""
+        without_P = self.job.projections and (self.state is None or self.state.P is None)
+        again = 1 if without_P or not self.at_best else 0
+        return self.solver.passes(self.view, self.job.first_pass).step + again
 
     def _stalled(self) -> bool:
         """Whether the residual is as small as rounding allows, and it or the bound has stopped falling."""
+        rounding = self.view.rounding
         recent = [r.residual for r in self.history[-PATIENCE:]]
-        if len(self.history) > PATIENCE and max(recent) < 4 * self.view.rounding and min(recent) >= 0.5 * max(recent):
+        settled = min(recent) >= 0.5 * max(recent)
+        if len(self.history) > PATIENCE and max(recent) < AT_ROUNDING * rounding and settled:
             return True
         before, late = self.history[:-LONG_PATIENCE], self.history[-LONG_PATIENCE:]
-        near = max(r.residual for r in late) < 32 * self.view.rounding
+        near = max(r.residual for r in late) < NEAR_ROUNDING * rounding
         return near and bool(before) and min(r.bound for r in late) > 0.9 * min(r.bound for r in before)
+
+
+def best_of_restarts(job: Job, k: int, W0: np.ndarray | None = None, give_up: GiveUp | None = None) -> Outcome:
+    """The best of `restarts` independent runs: the one with the largest objective. They share the budget evenly."""
+    best: Outcome | None = None
+    solver = job.solver(k)
+    for left in range(job.options.restarts, 0, -1):
+        budget = job.budget.share(1 / left)
+        if best is not None and not budget.affords(job.passes_to_start(solver)):
+            break
+        outcome = Run(job, solver, k, budget, give_up)(W0)
+        if best is None or outcome.state.objective(k) > best.state.objective(k):
+            best = outcome
+        if outcome.status in ENDS_EVERYTHING:
+            break
+        job = replace(job, first_pass=job.first_pass.without_start())
+    assert best is not None
+    wanted = job.options.certificate == "probabilistic" and best.certificate.kind == "estimated"
+    if wanted and best.status not in ENDS_EVERYTHING:
+        try:
+            best = proven(job, best, k)
+        except KeyboardInterrupt:
+            best = replace(best, status=Status.INTERRUPTED)
+    return best
+
+
+def proven(job: Job, outcome: Outcome, k: int, tries: int = SEARCHES - 1) -> Outcome:
+    """The outcome with a probabilistic certificate; what a search finds outside it, if anything, is taken in."""
+    state, tol = outcome.state, job.options.tol
+    W = np.ascontiguousarray(state.vectors())
+    search = RandomSearch(job.view, W, job.options.failure_probability / SEARCHES, job.rng)  # any of them may fail
+    state = _searched(job, search, state, outcome, k)
+    certificate = state.certificate(k, job.view.rounding)
+    outcome = replace(outcome, state=state, certificate=certificate)
+    if certificate.kind != "estimated" and certificate.suboptimality <= tol:
+        return outcome
+    solver = job.solver(k)
+    if tries and search.above(state.theta[k - 1]) and job.budget.affords(job.passes_to_start(solver)):
+        again = Run(job, solver, k, job.budget, None)(np.hstack([search.leader(), W[:, :k]]))
+        return proven(job, replace(again, history=outcome.history + again.history), k, tries - 1)
+    return replace(outcome, status=Status.UNPROVEN) if outcome.status is Status.CONVERGED else outcome
+
+
+def _searched(job: Job, search: RandomSearch, state: State, outcome: Outcome, k: int) -> State:
+    """Search outside the state until its certificate is below tol, or the passes or seconds are spent."""
+    last = 1 if job.projections and outcome.P is None else 0
+    while not search.exhausted and job.budget.in_time and job.budget.affords(1 + last):
+        search.step()
+        state = replace(state, mu=search.ceiling(), kind="probabilistic")
+        if state.certificate(k, job.view.rounding).suboptimality <= job.options.tol:
+            break
+    return state
+
+
+def grow_to_fraction(job: Job, fraction: float, W0: np.ndarray | None = None) -> tuple[Outcome, int]:
+    """Let k grow until the answer's Ritz values, which are lower bounds, explain the fraction."""
+    side, tol = min(job.view.n, job.view.d), job.options.tol
+    guess = FIRST_GUESS if W0 is None else max(FIRST_GUESS, W0.shape[1])
+    k = side if job.name == "gram" else min(guess, side)
+    while True:
+        outcome = best_of_restarts(job, k, W0, None if k == side else lambda history: _falls_short(history, fraction))
+        explained = np.cumsum(outcome.state.theta[:k])
+        larger = min(2 * k, side)
+        enough = explained[-1] >= fraction or k == side
+        ended = outcome.status in ENDS_EVERYTHING and not outcome.gave_up
+        if enough or ended or not job.budget.affords(job.passes_to_start(job.solver(larger))):
+            break
+        k, W0 = larger, outcome.state.vectors()
+    needed = min(int(np.searchsorted(explained, fraction)) + 1, k)
+    certificate = outcome.state.certificate(needed, job.view.rounding)
+    status = outcome.status if enough or ended else Status.PASSES
+    if enough and certificate.suboptimality <= tol:
+        status = Status.CONVERGED  # the components that are needed are found, whatever the others
+    return replace(outcome, certificate=certificate, status=status), needed
+
+
+def _falls_short(history: Sequence[Record], fraction: float) -> bool:
+    """Whether so many components cannot explain the fraction, by the bound of the last record."""
+    record = history[-1]
+    return record.bound < 1 and record.objective / (1 - record.bound) < fraction
+
+
+def finished(job: Job, outcome: Outcome) -> Outcome:
+    """The outcome that is going to be returned, with projections where they are wanted: they may take a pass."""
+    if not job.projections or outcome.P is not None:
+        return outcome
+    W = aligned_copy(outcome.state.vectors())
+    P = aligned_zeros((job.view.n, W.shape[1]), job.view.dtype)
+    job.view.product(W, P)
+    return replace(outcome, P=P)

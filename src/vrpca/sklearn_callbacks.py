@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from vrpca.run import Record
+from vrpca.history import Record
 
 
 class _NoCallbacks:
@@ -27,25 +27,32 @@ except ImportError:
 
 
 class FitTask:
-    """One fit as scikit-learn's callbacks see it: a task, with a sub-task per look of the run."""
+    """One fit as scikit-learn's callbacks see it: a task, with a sub-task per step of the run."""
 
     def __init__(self, estimator: Any, X: Any, y: Any):
         self.estimator, self.data = estimator, {"X": X, "y": y}
-        self.context = None
-        if getattr(estimator, "_skl_callbacks", None):
-            self.context = estimator._init_callback_context(max_subtasks=None)
-            self.context.call_on_fit_task_begin(estimator=estimator, **self.data)
+        self.context = estimator._init_callback_context(max_subtasks=None)
+        self.context.call_on_fit_task_begin(estimator=estimator, **self.data)
 
-    def look(self, record: Record) -> bool:
-        """Tell the callbacks of a look; return whether one of them wants to stop."""
-        if self.context is None:
-            return False
-        task = self.context.subcontext(task_name="look")
+    def joined(self, callback: Callable[[Record], Any] | None) -> Callable[[Record], bool]:
+        """A callback that asks the user's own one first, then scikit-learn's: whether one of them wants to stop."""
+
+        def call(record: Record) -> bool:
+            return (callback is not None and bool(callback(record))) or self._step(record)
+
+        return call
+
+    def _step(self, record: Record) -> bool:
+        task = self.context.subcontext(task_name="step")
         metadata = record.asdict()
         task.call_on_fit_task_begin(estimator=self.estimator, metadata=metadata, **self.data)
         return bool(task.call_on_fit_task_end(estimator=self.estimator, metadata=metadata, **self.data))
 
     def end(self) -> None:
         """Tell the callbacks that the fit is over."""
-        if self.context is not None:
-            self.context.call_on_fit_task_end(estimator=self.estimator, **self.data)
+        self.context.call_on_fit_task_end(estimator=self.estimator, **self.data)
+
+
+def fit_task(estimator: Any, X: Any, y: Any) -> FitTask | None:
+    """The task of a fit, where scikit-learn's callbacks are set."""
+    return FitTask(estimator, X, y) if getattr(estimator, "_skl_callbacks", None) else None

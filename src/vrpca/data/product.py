@@ -1,78 +1,156 @@
-"""The product of A with a block that is known before the data are read: in the reading of the moments."""
+"""Products ``A W``, summed up row by row.
+
+`ProductSum` is a pass of its own. `SampleProductSum` multiplies a block that is known beforehand, a sample's leading
+vectors, during the first pass.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from vrpca import kernels
+from vrpca.data.first_pass import Finding, MomentSum, Moments, first_unit
 from vrpca.data.gram import CANCELS
-from vrpca.data.moments import Moments, first_unit
-from vrpca.data.view import View
+from vrpca.data.row_map import RowMap
+from vrpca.linalg import aligned_zeros
 
-ROUNDING = 1e-12  # of means, relative
-ENTRIES = 2**21  # of the rows that are multiplied at a time: they stay in the cache, and are worth a call
+MEAN_ROUNDING = 1e-12  # relative rounding of means: sums in double precision, with room for many rows
+PIECE_ENTRIES = 2**21  # entries of the rows that are multiplied at a time: 8 MB stay in the cache, and are worth a call
 
 
-class ProductWitness:
-    """``sum w_i (x_i - c) (x_i - c)^T W`` for a provisional centre c, corrected in the end.
+class ProductSum:
+    """Accumulates ``U = Z^T (Z W)``.
 
     Parameters
     ----------
+    row_map : RowMap
+        How rows become rows of Z.
     W : numpy.ndarray
         The block, d x l.
-    centre : numpy.ndarray or None
-        About where the mean is going to be; None if nothing is to be centred.
     n_threads : int
         Threads of the products.
-    rows_read : int
-        Rows that were read to find the block.
+    P : numpy.ndarray or None
+        If given, a matrix of zeros with a row for every row of the source: it receives ``Z W``.
+    out : numpy.ndarray or None
+        Room for U.
     """
 
-    def __init__(self, W: np.ndarray, centre: np.ndarray | None, n_threads: int, rows_read: int):
-        self.W, self.centre, self.n_threads, self.rows_read = np.ascontiguousarray(W), centre, n_threads, rows_read
-        self.rng: np.random.Generator | None = None
-        self.least = max(64, ENTRIES // len(W))
-        self.sum = np.zeros(W.shape)
-        self.unit: float | None = None
+    def __init__(
+        self,
+        row_map: RowMap,
+        W: np.ndarray,
+        n_threads: int,
+        P: np.ndarray | None = None,
+        out: np.ndarray | None = None,
+    ):
+        self.row_map, self.W, self.n_threads, self.P = row_map, W, n_threads, P
+        self.U = aligned_zeros(W.shape, W.dtype) if out is None else out
+        self.U[...] = 0
 
-    def see(self, X: Any, weight: np.ndarray | None, mean: np.ndarray) -> None:
-        """Take in rows of X."""
-        self.unit = first_unit(X) if self.unit is None else self.unit
-        root = None if weight is None else np.sqrt(weight)
-        U = np.zeros_like(self.W)
-        with np.errstate(over="ignore", invalid="ignore"):
-            rows = kernels.make_rows(X, None, self.centre, root, None, self.unit)
-            kernels.product(rows, self.W, U, None, self.n_threads)
-            self.sum += U
+    def add(self, start: int, X: Any) -> None:
+        """Take in a block."""
+        P = None if self.P is None else self.P[start : start + X.shape[0]]
+        kernels.product(self.row_map.rows_of_block(start, X), self.W, self.U, P, self.n_threads)
 
-    def tell(self, view: View, moments: Moments, kept: np.ndarray | None) -> None:
-        """Let the view know the product, unless it is of other columns."""
-        view.known = self.pair(view, moments) if kept is None else None
+    def merge(self, other: ProductSum) -> None:
+        """Take in what another accumulator has seen."""
+        self.U += other.U
+        if self.P is not None and other.P is not None:
+            self.P += other.P  # rows that one of them has not seen are zero there
 
-    def pair(self, view: View, moments: Moments) -> tuple[np.ndarray, np.ndarray] | None:
-        """The block made orthonormal, without columns that hold nothing, and its product with the view's A.
+    def result(self) -> np.ndarray:
+        """``Z^T Z W``."""
+        return self.U
+
+
+@dataclass(frozen=True)
+class Pair(Finding):
+    """An orthonormal block W, and its image U = A W."""
+
+    W: np.ndarray
+    U: np.ndarray
+
+
+@dataclass(frozen=True)
+class SampleProduct(Finding):
+    """``sum w_i (x_i - c) (x_i - c)^T W``, times ``unit^2``, for a provisional centre c."""
+
+    W: np.ndarray
+    sum: np.ndarray
+    unit: float
+    centre: np.ndarray | None
+
+    def of_view(
+        self, moments: Moments, col_scale: np.ndarray | None, trace: float, support: np.ndarray | None
+    ) -> Pair | None:
+        """The block made orthonormal, without columns that hold nothing, and its product with A of trace 1.
 
         None where numbers overflow, where the centre was so far from the mean that the difference does not cancel, or
-        where the block's vectors are dependent: the solver makes a start of its own then, which takes a pass more.
+        where the block's vectors are dependent.
         """
-        if self.unit is None or moments.readings > 1:
-            return None
-        W, trace = self.W.astype(np.float64), view.frobenius**2 / view.n
-        U = self.sum / (self.unit**2 * moments.total)
+        W, U = self.W.astype(np.float64), self.sum / (self.unit**2 * moments.total)
         if self.centre is not None:
             delta = moments.center - self.centre
-            rounding = (ROUNDING * moments.center) ** 2
+            rounding = (MEAN_ROUNDING * moments.center) ** 2
             if (delta**2 > CANCELS * moments.variance / moments.factor**2 + rounding).any():
                 return None
             U -= np.outer(delta, delta @ W)
-        if view.support is not None:
-            W[~view.support] = 0
+        if support is not None:
+            W[~support] = 0
         try:
             factor = np.linalg.cholesky(W.T @ W)
         except np.linalg.LinAlgError:
             return None
         turn = np.linalg.inv(factor).T
         W, U = W @ turn, U @ (turn / trace)
-        return (W.astype(view.dtype), U.astype(view.dtype)) if np.isfinite(U).all() else None
+        return Pair(W.astype(self.W.dtype), U.astype(self.W.dtype)) if np.isfinite(U).all() else None
+
+
+class SampleProductSum(MomentSum):
+    """Accumulates the product of A with a block along with the moments.
+
+    Parameters
+    ----------
+    W : numpy.ndarray
+        The block, d x l.
+    weights, about_zero, n_threads
+        As for `MomentSum`.
+    centre : numpy.ndarray or None
+        A guess of the mean; None if nothing is to be centred.
+    rows_sampled : int
+        Rows that were read to find the block.
+    """
+
+    def __init__(
+        self,
+        W: np.ndarray,
+        weights: np.ndarray | None,
+        about_zero: bool,
+        n_threads: int,
+        centre: np.ndarray | None,
+        rows_sampled: int,
+    ):
+        super().__init__(len(W), weights, about_zero, n_threads)
+        self.W, self.centre, self.rows_sampled = np.ascontiguousarray(W), centre, rows_sampled
+        self.least_rows = max(64, PIECE_ENTRIES // len(W))
+        self.sum = np.zeros(W.shape)
+        self.unit: float | None = None
+
+    def _add_more(self, X: Any, weight: np.ndarray | None) -> None:
+        self.unit = first_unit(X) if self.unit is None else self.unit
+        root = None if weight is None else np.sqrt(weight)
+        U = np.zeros_like(self.W)
+        rows = kernels.make_rows(X, None, self.centre, root, None, self.unit)
+        kernels.product(rows, self.W, U, None, self.n_threads)
+        self.sum += U
+
+    def _merge_more(self, other: SampleProductSum) -> None:
+        if other.unit is not None:
+            self.unit = other.unit if self.unit is None else self.unit
+            self.sum += other.sum * (self.unit / other.unit) ** 2
+
+    def _found(self) -> SampleProduct | None:
+        return None if self.unit is None else SampleProduct(self.W, self.sum, self.unit, self.centre)

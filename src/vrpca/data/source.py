@@ -1,64 +1,118 @@
-"""The data protocol, and how X of any supported kind becomes a source."""
+"""The data protocol: a source hands out the rows of a matrix, block by block.
+
+A new source is a subclass of `Source` with `blocks` and `transposed`. Everything else has a default.
+"""
 
 from __future__ import annotations
 
-import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from vrpca.errors import DataError
 
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 1 << 20  # size of a piece: it stays in a second-level cache, which has 512 kB to 2 MB today
 
 
-@runtime_checkable
-class Source(Protocol):
+class Accumulator(Protocol):
+    """What reads data: a plain value that takes in rows, in any order, and can be pickled.
+
+    A source in memory feeds one accumulator with all blocks. Where rows lie apart, each place feeds a copy of the empty
+    accumulator, and `merge` puts the copies together.
+    """
+
+    def add(self, start: int, X: Any) -> None:
+        """Take in the block X, whose first row is row number `start` of the source."""
+        ...
+
+    def merge(self, other: Any) -> None:
+        """Take in what another accumulator of the same kind has seen."""
+        ...
+
+    def result(self) -> Any:
+        """What was asked for, once all rows have been seen."""
+        ...
+
+
+A = TypeVar("A", bound=Accumulator)
+
+
+class Source(ABC):
     """A matrix whose rows can be walked, block by block.
 
     Attributes
     ----------
     shape : tuple of int
-        Rows and columns.
+        Number of rows and of features.
     dtype : numpy.dtype
         float32 or float64: the type of the blocks.
-    columnwise : bool, optional
-        Whether entries of a column, not of a row, lie together: the transposed matrix is then the cheaper one to walk.
-    wide_at : float, optional
-        How many columns per row make the transposed matrix the better one to draw rows of; 1 if absent.
-    entries : int, optional
-        Number of stored entries of sparse data.
-    slow_to_read : bool, optional
-        Whether reading is what costs most; not, if absent.
-    gather : callable, optional
-        ``gather(numbers)`` gives the rows with these (sorted) numbers as a block, at a price not far from that of as
-        many consecutive rows. Absent or None where only consecutive rows are cheap: on disk, say.
-    rows : int, with gather
-        How many rows to gather at a time.
-    run : int, with gather
-        How many consecutive rows cost about as much as one: 1 if there is nothing to gain.
-    compacted : callable, optional
-        ``compacted()`` gives the source without the columns that hold no entry, and the numbers of the others.
-    compacted_bytes : int, with compacted
-        The memory that this takes.
+    sparse : bool
+        Whether blocks are CSR matrices.
+    whole : bool
+        Whether the source is one block that lies in memory as it is handed out.
+    columnwise : bool or None
+        Whether the entries of a column lie together, so that the transposed matrix is cheaper to walk. None if neither
+        side is cheaper.
+    wide_at : float
+        How many features per row make the transposed matrix the better one to draw rows from.
+    slow_to_read : bool
+        Whether reading costs more than arithmetic.
+    gather_rows : int
+        How many rows to gather at a time; 0 where rows cannot be gathered from anywhere.
+    run : int
+        How many consecutive rows cost about as much to gather as one.
     """
 
     shape: tuple[int, int]
     dtype: np.dtype
+    sparse: bool = False
+    whole: bool = False
+    columnwise: bool | None = None
+    wide_at: float = 1.0
+    slow_to_read: bool = False
+    gather_rows: int = 0
+    run: int = 1
 
+    @abstractmethod
     def blocks(self, rng: np.random.Generator | None = None) -> Iterator[tuple[int, Any]]:
         """Yield (number of the first row, block) over all rows, in order, or in random order with `rng`.
 
         A block is a C-ordered array or a CSR matrix of this source's dtype. A source that can hand out everything at
         once without a copy yields one block.
         """
-        ...
 
+    @abstractmethod
     def transposed(self) -> Source:
         """Return the transposed matrix as a source."""
-        ...
+
+    @property
+    def entries(self) -> int:
+        """Number of stored entries."""
+        return self.shape[0] * self.shape[1]
+
+    def reduce(self, accumulator: A, rng: np.random.Generator | None = None) -> A:
+        """Feed all rows to an accumulator: one pass. Return the accumulator."""
+        for start, X in self.blocks(rng):
+            accumulator.add(start, X)
+        return accumulator
+
+    def gather(self, numbers: np.ndarray) -> Any:
+        """The rows with these sorted numbers as a block. Only where `gather_rows` is not 0."""
+        raise TypeError(f"{type(self).__name__} cannot gather rows: gather_rows is {self.gather_rows}.")
+
+    def without_empty_columns(self, least_saving: float) -> tuple[Source, np.ndarray | None]:
+        """The source without its empty columns, and the numbers of the columns that are left.
+
+        Parameters
+        ----------
+        least_saving : float
+            Bytes that a run saves for each column that is left out. The source compares them with the bytes that a
+            narrower copy takes, and returns itself and None where it does not pay.
+        """
+        return self, None
 
 
 def working_dtype(dtype: np.dtype) -> np.dtype:
@@ -87,58 +141,21 @@ def check_shape(shape: tuple[int, ...]) -> None:
             raise DataError(f"Found array with 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")
 
 
-def stored_entries(source: Source) -> int:
-    """Number of entries that are stored: all of them, unless the source says otherwise."""
-    return int(getattr(source, "entries", source.shape[0] * source.shape[1]))
-
-
-def leaves_out_zeros(source: Source) -> bool:
-    """Whether only entries are stored: the sources that say how many."""
-    return hasattr(source, "entries")
+def walk(n: int, rows: int, rng: np.random.Generator | None) -> Iterator[slice]:
+    """Yield slices of at most `rows` rows that cover 0..n, in order or, with `rng`, in random order."""
+    starts = np.arange(0, n, max(rows, 1))
+    if rng is not None:
+        rng.shuffle(starts)
+    for start in starts.tolist():
+        yield slice(start, min(start + rows, n))
 
 
 def pieces(X: Any, rng: np.random.Generator | None, least: int = 64) -> Iterator[tuple[int, Any]]:
     """Cut a block into pieces that stay in the cache: (first row, piece), in order or, with `rng`, in random order.
 
-    `least` is the fewest rows that are worth a piece, in or out of the cache.
+    A piece has at least `least` rows, even where they do not fit in the cache.
     """
     n = X.shape[0]
     size = (X.nnz * 2 if sp.issparse(X) else X.size) * X.dtype.itemsize
-    rows = max(least, n * PIECE_BYTES // max(size, 1))
-    starts = np.arange(0, n, rows)
-    if rng is not None:
-        rng.shuffle(starts)
-    for start in starts.tolist():
-        yield start, X[start : start + rows]
-
-
-def is_path(X: Any) -> bool:
-    """Whether X names a file."""
-    return isinstance(X, str | os.PathLike)
-
-
-def as_source(X: Any) -> Source:
-    """Return X as a source, without copying it.
-
-    Parameters
-    ----------
-    X : array-like, scipy sparse matrix or array, pandas or polars frame, path of a .npy or .npz file, or Source
-        The data, samples in rows.
-
-    Returns
-    -------
-    Source
-    """
-    from vrpca.data import arrays
-
-    if isinstance(X, Source):
-        return X
-    if is_path(X):
-        from vrpca.data.files import open_data
-
-        X = open_data(X)
-    if sp.issparse(X):
-        return arrays.sparse_source(X)
-    if arrays.is_frame(X):
-        return arrays.FrameSource(X)
-    return arrays.ArraySource(arrays.as_array(X))
+    for rows in walk(n, max(least, n * PIECE_BYTES // max(size, 1)), rng):
+        yield rows.start, X[rows]

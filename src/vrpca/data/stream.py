@@ -1,4 +1,4 @@
-"""A streamed basis: the best rank-m factor of all rows seen so far, piece by piece, in one reading.
+"""A streamed basis: the best rank-m factor of all rows seen so far, a few rows at a time, in one pass.
 
 Incremental SVD: ``B <- the m leading rows of [B; next rows]``, through the Gram matrix of the two. There is no step
 size and nothing to tune; rows are centred, scaled and weighted on the way and never densified.
@@ -6,19 +6,23 @@ size and nothing to tune; rows are centred, scaled and weighted on the way and n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from vrpca.data.mapped import MappedRows
-from vrpca.data.moments import first_unit
-from vrpca.data.rowmap import RowMap
+from vrpca.data.first_pass import Finding, MomentSum, first_unit
+from vrpca.data.row_map import MappedRows, RowMap
+from vrpca.data.source import pieces
 
-if TYPE_CHECKING:
-    from vrpca.data.moments import Moments
-    from vrpca.data.view import View
+ROWS_PER_VECTOR = 2  # rows that are taken in at a time, per vector that is kept: the eigenproblem has order 3 m then
 
-ROWS_PER_VECTOR = 2  # rows that are taken in at a time, per vector that is kept
+
+@dataclass(frozen=True)
+class Basis(Finding):
+    """The vectors of a stream, as columns."""
+
+    vectors: np.ndarray
 
 
 class Stream:
@@ -26,21 +30,27 @@ class Stream:
 
     Parameters
     ----------
-    columns : int
+    width : int
         Number of vectors that are kept, m.
     """
 
-    def __init__(self, columns: int):
-        self.columns = columns
+    def __init__(self, width: int):
+        self.width = width
         self.B: np.ndarray | None = None
         self.broken = False  # by numbers that overflow
 
-    def see(self, X: Any, row_map: RowMap, factor: float = 1.0) -> None:
-        """Take in the rows of X as mapped, times a factor."""
-        step = ROWS_PER_VECTOR * self.columns
+    def add(self, X: Any, row_map: RowMap, start: int = 0) -> None:
+        """Take in the rows of X; the map of the first one is the map's row number `start`."""
+        step = ROWS_PER_VECTOR * self.width
         for lo in range(0, X.shape[0], step):
-            rows = slice(lo, min(lo + step, X.shape[0]))
-            self._absorb(MappedRows(X[rows], row_map.cut(rows), factor))
+            hi = min(lo + step, X.shape[0])
+            self._absorb(MappedRows(X[lo:hi], row_map, slice(start + lo, start + hi)))
+
+    def merge(self, other: Stream, ratio: float = 1.0) -> None:
+        """Take in another stream's vectors, times a ratio, as rows."""
+        self.broken = self.broken or other.broken
+        if other.B is not None:
+            self._absorb(MappedRows(other.B, RowMap(other.B.dtype, unit=ratio)))
 
     def _absorb(self, rows: MappedRows) -> None:
         B = np.zeros((0, rows.X.shape[1]), rows.X.dtype) if self.B is None else self.B
@@ -48,7 +58,7 @@ class Stream:
         gram = np.block([[B @ B.T, cross.T], [cross, rows.gram()]])
         self.broken = self.broken or not bool(np.isfinite(gram).all())
         if not self.broken:
-            Y = _leading(gram, self.columns)
+            Y = _leading(gram, self.width)
             self.B = Y[: len(B)].T @ B
             self.B += rows.combined(Y[len(B) :])
 
@@ -64,26 +74,58 @@ class Stream:
         return np.ascontiguousarray((self.B[there] / norms[there, None]).T)
 
 
-class StreamWitness:
-    """Shows a stream the rows while the moments are read, centred by the mean so far, in random order."""
+class MappedStream:
+    """Accumulates a stream of mapped rows, a piece at a time in random order."""
 
-    def __init__(self, stream: Stream, center: bool, rng: np.random.Generator):
-        self.stream, self.center = stream, center
-        self.rng: np.random.Generator | None = rng
-        self.least = ROWS_PER_VECTOR * stream.columns
-        self.rows_read = 0
+    def __init__(self, row_map: RowMap, width: int, rng: np.random.Generator):
+        self.row_map, self.rng = row_map, rng
+        self.stream = Stream(width)
+
+    def add(self, start: int, X: Any) -> None:
+        """Take in a block."""
+        for lo, piece in pieces(X, self.rng):
+            self.stream.add(piece, self.row_map, start + lo)
+
+    def merge(self, other: MappedStream) -> None:
+        """Take in what another accumulator has seen."""
+        self.stream.merge(other.stream)
+
+    def result(self) -> np.ndarray | None:
+        """The vectors as columns, or None."""
+        return self.stream.basis()
+
+
+class StreamSum(MomentSum):
+    """Accumulates a stream along with the moments, centred by the mean so far, in random order."""
+
+    def __init__(
+        self,
+        d: int,
+        width: int,
+        weights: np.ndarray | None,
+        center: bool,
+        n_threads: int,
+        rng: np.random.Generator,
+    ):
+        super().__init__(d, weights, not center, n_threads)
+        self.stream, self.center, self.rng = Stream(width), center, rng
+        self.least_rows = ROWS_PER_VECTOR * width
         self.unit: float | None = None
 
-    def see(self, X: Any, weight: np.ndarray | None, mean: np.ndarray) -> None:
-        """Take in rows of X; the first ones say what numbers are to be expected."""
+    def _add_more(self, X: Any, weight: np.ndarray | None) -> None:
         self.unit = first_unit(X) if self.unit is None else self.unit
         root = None if weight is None else np.sqrt(weight)
-        self.stream.see(X, RowMap(None, mean if self.center else None, root), self.unit)
+        mean = self.mean / self.factor if self.center else None
+        self.stream.add(X, RowMap(X.dtype, None, mean, root, None, self.unit))
 
-    def tell(self, view: View, moments: Moments, kept: np.ndarray | None) -> np.ndarray | None:
-        """The basis is a start."""
+    def _merge_more(self, other: StreamSum) -> None:
+        if other.unit is not None:
+            self.unit = other.unit if self.unit is None else self.unit
+            self.stream.merge(other.stream, self.unit / other.unit)
+
+    def _found(self) -> Basis | None:
         basis = self.stream.basis()
-        return basis if basis is None or kept is None else basis[kept]
+        return None if basis is None else Basis(basis)
 
 
 def _leading(gram: np.ndarray, m: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vrpca.data.files import written_whole
 from vrpca.errors import OptionError
-from vrpca.run import Record
+from vrpca.history import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

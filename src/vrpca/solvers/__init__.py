@@ -1,18 +1,18 @@
-"""The solvers, by name. A new one is a file with a subclass of `Solver` and a line in `SOLVERS`."""
+"""The solvers, by name. A new one is a file with a subclass of `Solver`, a line in `SOLVERS` and its name in `options`."""
 
 from __future__ import annotations
 
-from vrpca.data.view import View
-from vrpca.solvers.accelerated import Accelerated
+from vrpca.options import Options
+from vrpca.solvers.accelerated import Sampled, accelerated
 from vrpca.solvers.base import Solver
 from vrpca.solvers.deflation import Deflation
 from vrpca.solvers.gram import Gram
 from vrpca.solvers.hybrid import Hybrid
 from vrpca.solvers.krylov import Krylov
 from vrpca.solvers.oja import Oja
-from vrpca.solvers.options import Options
 from vrpca.solvers.power import Power
 from vrpca.solvers.vr import VR
+from vrpca.solvers.vr_block import BlockVR
 
 SOLVERS: dict[str, type[Solver]] = {
     "vr": VR,
@@ -20,11 +20,19 @@ SOLVERS: dict[str, type[Solver]] = {
     "power": Power,
     "hybrid": Hybrid,
     "krylov": Krylov,
-    "accelerated": Accelerated,
+    "accelerated": Sampled,
     "gram": Gram,
 }
 
 
-def make_solver(name: str, view: View, options: Options, deflate: bool) -> Solver:
-    """Return the solver of this name, ready to start."""
-    return Deflation(view, options) if deflate else SOLVERS[name](view, options)
+def make_solver(name: str, options: Options, width: int, entries: int, d: int) -> Solver:
+    """The solver of this name, for blocks of `width` columns and vectors of length d; X has so many stored entries."""
+    if options.deflate:
+        return Deflation(options, width)
+    if name == "accelerated":
+        return accelerated(options, width, entries, d)
+    if name in ("vr", "hybrid"):
+        vector = width == 1 and options.control != "projection"
+        vr = VR(options, width) if vector else BlockVR(options, width)
+        return Hybrid(options, width, vr) if name == "hybrid" else vr
+    return SOLVERS[name](options, width)

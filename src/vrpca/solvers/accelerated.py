@@ -1,173 +1,240 @@
 """The solver that wins: one of three ways through the same Krylov spaces, by what the work is going to cost.
 
-- Reading the data is the cost (disk, cluster): a wide basis streamed from all rows, then wide blocks of residuals.
-- Arithmetic with the rows is the cost (many rows in memory): a start from samples, which the first look at the data
+- `Streamed`, where reading the data is the cost (disk, cluster): a wide basis streamed from all rows, then wide blocks of
+  residuals.
+- `Sampled`, where arithmetic with the rows is the cost (many rows in memory): a start from a sample, which the first pass
   multiplies, then blocks as wide as the answer.
-- Arithmetic with long vectors is the cost (sparse rows): narrow blocks from a random start.
+- `Narrow`, where arithmetic with long vectors is the cost (sparse rows): narrow blocks from a random start.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from vrpca.data.stream import Stream
-from vrpca.data.view import View
-from vrpca.solvers.base import Solver, whole_registers
-from vrpca.solvers.iterate import Iterate, random_start
-from vrpca.solvers.krylov import Krylov
+from vrpca.data.first_pass import FirstPass, MomentSum
+from vrpca.data.product import Pair, SampleProductSum
+from vrpca.data.stream import Basis, StreamSum
+from vrpca.data.view import Problem, View
+from vrpca.errors import DataError
+from vrpca.options import Options
+from vrpca.solvers.base import Passes, Solver, State, random_start, whole_registers
+from vrpca.solvers.krylov import Krylov, KrylovState
 from vrpca.solvers.lanczos import Lanczos
-from vrpca.solvers.options import Options
-from vrpca.solvers.space import Space
+from vrpca.solvers.outside import estimate_outside
+from vrpca.solvers.search_space import SearchSpace
 
-PART = 0.05  # of the rows, that a start from samples is made of
-CASCADE = ((0.4, 5), (1.0, 3))  # parts of those, and products with each
-FEWEST = 4  # rows per vector that make a sample worth solving
-BLOCKS, VECTORS = 6, 48  # blocks and vectors that are kept before a restart, arithmetic being the cost
-STREAMED, RESIDUALS, KEPT = 12, 2, 14  # widths in units of l, reading being the cost: no restart after the first step
+# The widths and lengths below were found by trying, on MNIST, RCV1, news20 and generated spectra (`vrpca bench passes`).
+SAMPLE_FRACTION = 0.05  # fraction of the rows sampled for the start
+CASCADE = ((0.4, 5), (1.0, 3))  # (fraction of the sample, products with it): a smaller sample prepares the larger one
+LEAST_SAMPLED = 4  # rows per vector that make a sample worth solving
+SAMPLED_BLOCKS, SAMPLED_VECTORS = 6, 48  # blocks, or vectors, that `Sampled` keeps before a restart
+STREAMED, RESIDUALS = 12, 2  # widths of the streamed basis and of the residual blocks, in units of the block
+KEPT = 14  # vectors that `Streamed` keeps, in the same units: no restart after the first step
 WATCHED = 3  # pairs, in the same units, whose residuals tell what a stream may have missed
-LONG = 1000  # entries per vector component below which the vectors cost more than the rows
+NARROW_BLOCKS = 8  # blocks that `Narrow` keeps, besides the wanted vectors, before a restart
+LONG = 1000  # stored entries per feature below which arithmetic with the vectors costs more than that with the rows
 
 
-class Accelerated(Solver):
-    """Chooses the way and goes it."""
+def accelerated(options: Options, width: int, entries: int, d: int) -> Solver:
+    """The way that suits data with so many stored entries and vectors of length d."""
+    if options.cost == "passes":
+        return Streamed(options, width)
+    return Narrow(options, width) if entries < LONG * d else Sampled(options, width)
 
-    name = "accelerated"
-    projects = False
 
-    @staticmethod
-    def extra_columns(k: int, cost: str) -> int:
-        """Wider blocks pay where passes are the cost."""
-        return max(4, k // 2) if cost == "passes" else whole_registers(k, 8)
-
-    def __init__(self, view: View, options: Options):
-        super().__init__(view, options)
-        self.way: Solver
-        if options.cost == "passes":
-            self.way = Streamed(view, options)
-        elif view.entries < LONG * view.d:
-            self.way = Lanczos(view, options)
-        else:
-            self.way = Sampled(view, options)
-
-    @staticmethod
-    def streamed_columns(options: Options) -> int:
-        """Width of the streamed basis to start from, if passes are what is to be saved."""
-        return STREAMED * options.columns if options.cost == "passes" else 0
-
-    @staticmethod
-    def sampled_rows(options: Options, n: int, d: int, entries: int) -> int:
-        """Some, if arithmetic with the rows is the cost."""
-        if options.cost == "passes" or entries < LONG * d:
-            return 0
-        return _sample_size(n, min(options.columns + 1, d))
-
-    @staticmethod
-    def block_of_sample(sample: View, columns: int, rng: np.random.Generator) -> np.ndarray:
-        """The leading vectors of the sample, and a random one for what it misses."""
-        W = leading_of_sample(sample, columns, rng)
-        W[:, -1] = rng.standard_normal(len(W), dtype=W.dtype) / W.dtype.type(np.sqrt(len(W)))
-        return W
-
-    def passes_to_start(self, view: View) -> float:
-        """As the way has it."""
-        return self.way.passes_to_start(view)
-
-    @property
-    def exhausted(self) -> bool:
-        """As the way has it."""
-        return self.way.exhausted
-
-    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
-        """As the way has it."""
-        return self.way.start(view, rng, W0)
-
-    def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
-        """One reading."""
-        return self.way.step(view, it, rng)
+def accelerated_width(k: int, cost: str) -> int:
+    """Wider blocks pay where passes are the cost."""
+    return k + max(4, k // 2) if cost == "passes" else whole_registers(k, 8)
 
 
 class Streamed(Krylov):
-    """Wide blocks of residuals, from a wide basis that one reading of all rows has left."""
+    """Wide blocks of residuals, from a wide basis that one pass over all rows has left."""
 
-    def __init__(self, view: View, options: Options):
-        super().__init__(view, options)
-        self.width = min(max(RESIDUALS * options.columns, self.width), view.d)
+    width_for = staticmethod(accelerated_width)
 
-    def passes_to_start(self, view: View) -> float:
-        """The stream, and the first product."""
-        return 2.0
+    def __init__(self, options: Options, width: int):
+        super().__init__(options, width)
+        self.block = max(RESIDUALS * width, self.block)
 
-    def _look(self) -> Iterate:
-        it, residuals = self.space.iterate(max(WATCHED * self.options.columns, self.width))
-        self.residuals = residuals[: self.width]
-        return it
+    def wants(self, problem: Problem, rng: np.random.Generator) -> MomentSum | None:
+        """A streamed basis; scaled data have to wait until the scales are known."""
+        if problem.scale:
+            return None
+        d = problem.source.shape[1]
+        width = min(STREAMED * self.width, d)
+        return StreamSum(d, width, problem.weights, problem.center, problem.n_threads, rng)
 
-    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
+    def passes(self, view: View, first_pass: FirstPass) -> Passes:
+        """To start: the stream, unless the first pass has made it, and the first product."""
+        return Passes(start=1.0 if isinstance(first_pass.found, Basis) else 2.0, projections=1.0)
+
+    def start(
+        self, view: View, first_pass: FirstPass, rng: np.random.Generator, W0: np.ndarray | None = None
+    ) -> KrylovState:
         """The product of the streamed basis (or of `W0`), and of a random vector for what it missed."""
-        l = self.options.columns
-        W = (self._stream(view, rng) if W0 is None else W0)[:, : STREAMED * l - 1]
-        self.space = Space(view, l, KEPT * l)
-        self.space.expand(random_start(view, min(W.shape[1] + 1, len(self.space.S)), rng, W).T)
-        self.space.looks += 1  # the stream was a look as well
-        return self._look()
+        if W0 is None:
+            found = first_pass.found
+            W0 = found.vectors if isinstance(found, Basis) else view.stream(min(STREAMED * self.width, view.d), rng)
+        W = np.zeros((view.d, 0), view.dtype) if W0 is None else W0[:, : STREAMED * self.width - 1]
+        space = SearchSpace(view, self.width, KEPT * self.width)
+        space.expand(random_start(view, min(W.shape[1] + 1, len(space.S)), rng, W).T)
+        space.products += 1  # the stream counts as one
+        return self.state(view, space)
 
-    def _stream(self, view: View, rng: np.random.Generator) -> np.ndarray:
-        stream = Stream(min(STREAMED * self.options.columns, view.d))
-        view.show(stream, rng)
-        basis = stream.basis()
-        return np.zeros((view.d, 0), view.dtype) if basis is None else basis
+    def state(self, view: View, space: SearchSpace, watched: int = 0) -> KrylovState:
+        """More pairs are watched than multiplied, so that a stream's misses show."""
+        return super().state(view, space, WATCHED * self.width)
 
 
 class Sampled(Krylov):
     """Blocks as wide as the answer, from a start that samples of growing size have prepared."""
 
-    def passes_to_start(self, view: View) -> float:
-        """Rows of the sample, and the first product; neither, where the first look at the data has made it."""
-        return 1.0 + PART if view.known is None else 0.0
+    width_for = staticmethod(accelerated_width)
 
-    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
+    def wants(self, problem: Problem, rng: np.random.Generator) -> MomentSum | None:
+        """The product of a block that a sample of the rows gives; None if the sample says nothing."""
+        n, d = problem.source.shape
+        rows = _sample_size(n, min(self.block, d))
+        if not rows or problem.scale:
+            return None
+        sample, fetched = problem.sample(rows, rng)
+        try:
+            moments = sample.first_pass().moments
+        except DataError:  # the pass over all rows will say where it is
+            return None
+        if not (moments.total > 0 and sample.square(moments).sum() > 0):
+            return None
+        W = leading_of_sample(sample.view(moments), self.width, rng)
+        W[:, -1] = rng.standard_normal(d, dtype=W.dtype) / W.dtype.type(np.sqrt(d))  # for what the sample misses
+        centre = moments.center if problem.center else None
+        return SampleProductSum(W, problem.weights, problem.about_zero, problem.n_threads, centre, fetched)
+
+    def passes(self, view: View, first_pass: FirstPass) -> Passes:
+        """To start: the sample and the first product, unless the first pass has made them."""
+        return Passes(start=0.0 if isinstance(first_pass.found, Pair) else 1.0 + SAMPLE_FRACTION, projections=1.0)
+
+    def start(
+        self, view: View, first_pass: FirstPass, rng: np.random.Generator, W0: np.ndarray | None = None
+    ) -> KrylovState:
         """The product of what a sample gave (or of `W0`), and of a random vector for what it missed."""
-        self.space = Space(view, self.options.columns, max(BLOCKS * self.width, VECTORS))
-        known, view.known = view.known, None  # another start is another one
-        if W0 is None and known is not None:
-            self.space.expand(known[0].T, known[1].T)
-            self.space.looks += 1  # the sample was a look as well
-            return self._look()
+        block, found = min(self.block, view.d), first_pass.found
+        space = SearchSpace(view, self.width, max(SAMPLED_BLOCKS * block, SAMPLED_VECTORS))
+        if W0 is None and isinstance(found, Pair):
+            space.expand(found.W.T, found.U.T)
+            space.products += 1  # the sample counts as one
+            return self.state(view, space)
         W = self._sample(view, rng) if W0 is None else W0
-        self.space.expand(random_start(view, self.width, rng, W).T)
+        space.expand(random_start(view, block, rng, W).T)
         if W0 is None and W is not None:
-            self.space.looks += 1
-        return self._look()
+            space.products += 1
+        return self.state(view, space)
 
     def _sample(self, view: View, rng: np.random.Generator) -> np.ndarray | None:
         """What a sample gives; None where rows are too few for one."""
-        rows = _sample_size(view.n, self.width)
-        return leading_of_sample(view.sample(rows, rng), self.options.columns, rng)[:, :-1] if rows else None
+        rows = _sample_size(view.n, min(self.block, view.d))
+        return leading_of_sample(view.sample(rows, rng), self.width, rng)[:, :-1] if rows else None
 
 
 def _sample_size(n: int, width: int) -> int:
-    rows = int(PART * n)
-    return rows if rows >= FEWEST * width else 0
+    rows = int(SAMPLE_FRACTION * n)
+    return rows if rows >= LEAST_SAMPLED * width else 0
 
 
-def leading_of_sample(sample: View, columns: int, rng: np.random.Generator) -> np.ndarray:
-    """A few steps of block Krylov iteration on a part of a sample, then on all of it: one vector more than columns."""
-    width = min(columns + 1, sample.d)
-    W = random_start(sample, width, rng)
+def leading_of_sample(sample: View, width: int, rng: np.random.Generator) -> np.ndarray:
+    """The leading vectors of a sample, and one more: block Krylov steps on a part of it, then on all of it."""
+    block = min(width + 1, sample.d)
+    W = random_start(sample, block, rng)
     for part, products in CASCADE:
         rows = int(part * sample.n)
-        if rows >= FEWEST * width:
-            W = _leading(sample if rows == sample.n else sample.sample(rows, rng), columns, products, W, rng)
+        if rows >= LEAST_SAMPLED * block:
+            W = _leading(sample if rows == sample.n else sample.sample(rows, rng), width, products, W, rng)
     return W
 
 
-def _leading(sample: View, columns: int, products: int, W: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    width = W.shape[1]
-    space = Space(sample, columns, products * width)
+def _leading(sample: View, width: int, products: int, W: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    block = W.shape[1]
+    space = SearchSpace(sample, width, products * block)
     space.expand(W.T)
     for _ in range(products - 1):
-        Z = space.fresh(space.iterate(width)[1], rng)
+        Z = space.new_directions(space.residuals(block)[1], rng)
         if not len(Z):
             break
         space.expand(Z)
-    return np.ascontiguousarray(space.vectors(width).T)
+    return np.ascontiguousarray(space.vectors(block).T)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NarrowState(State):
+    """The leading Ritz pairs of a Lanczos factorisation, after so many restarts of it.
+
+    `coefficients` are those of the vectors in the first rows of S. They are combined when asked for: most states never are.
+    """
+
+    space: Lanczos
+    restarts: int
+    coefficients: np.ndarray
+
+    def vectors(self) -> np.ndarray:
+        """W; a restart that has been begun since has kept it."""
+        current = self.restarts == self.space.restarts
+        return (self.space.combined(self.coefficients) if current else self.space.leading).T
+
+
+class Narrow(Solver):
+    """Each pass multiplies the next narrow block of the Krylov space."""
+
+    width_for = staticmethod(accelerated_width)
+
+    def passes(self, view: View, first_pass: FirstPass) -> Passes:
+        """To start: as many blocks as it takes to hold the wanted vectors."""
+        return Passes(start=float(self.width // self._block(view) + 1), projections=1.0)
+
+    def _block(self, view: View) -> int:
+        return min(4 if self.width < 16 else 8, view.d)
+
+    def start(
+        self, view: View, first_pass: FirstPass, rng: np.random.Generator, W0: np.ndarray | None = None
+    ) -> NarrowState:
+        """Expand a random block until there are enough vectors."""
+        block = self._block(view)
+        keep = self.width + block
+        capacity = min(max(2 * keep, keep + NARROW_BLOCKS * block), view.d)
+        space = Lanczos(view, self.width, block, keep, capacity)
+        space.initialise(rng, W0)
+        while space.size <= self.width and space.pending:
+            space.expand(rng)
+        space.products = 1  # however many blocks that took: none has been followed far
+        return self._state(space)
+
+    def step(self, view: View, state: NarrowState, rng: np.random.Generator) -> NarrowState:
+        """Multiply the next block: one pass."""
+        space = state.space
+        space.shrink()
+        if space.pending:
+            space.expand(rng)
+        return self._state(space)
+
+    def _state(self, space: Lanczos) -> NarrowState:
+        l, size = min(self.width, space.size), space.size
+        theta, Y, G = space.pairs(l + 1)
+        if size >= space.order:
+            mu, kind = (float(theta[l]) if l < size else 0.0), "exact"
+        elif l == size:
+            mu, kind = max(0.0, 1.0 - float(theta.sum())), "estimated"
+        else:
+            share = min(1.0, space.block / (l + 1))
+            mu = estimate_outside(float(theta[l]), float(np.sqrt(G[l, l])), space.products, theta[:l], share)
+            kind = "estimated"
+        return NarrowState(
+            d=space.view.d,
+            theta=theta[:l].copy(),
+            G=G[:l, :l].copy(),
+            mu=mu,
+            kind=kind,
+            steps_left=None if space.pending else 0,
+            space=space,
+            restarts=space.restarts,
+            coefficients=Y[:, :l].copy(),
+        )

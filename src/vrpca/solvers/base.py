@@ -1,119 +1,154 @@
-"""What the run asks of a solver, and the parts that most solvers share."""
+"""The contract of a solver, and the state that it hands from step to step."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
 import numpy as np
 
-from vrpca.certificate import Probe
-from vrpca.data.view import View
-from vrpca.solvers.iterate import Iterate, random_start, snapshot
-from vrpca.solvers.options import Options
+from vrpca.certificate import Certificate, certify
+from vrpca.data.first_pass import FirstPass, MomentSum
+from vrpca.data.source import Source
+from vrpca.data.view import Problem, View
+from vrpca.linalg import aligned_zeros, orthonormalise
+from vrpca.options import Options
 from vrpca.solvers.steps import Step
 
 
-class Solver:
-    """A way from one iterate to the next. It sees views and small matrices; it never times, prints or stops by itself.
+@dataclass(frozen=True, kw_only=True)
+class State(ABC):
+    """Where a solver stands: Ritz pairs of A, and what certifies them.
+
+    With ``R = A W - W diag(theta)``, G is ``R^T R``. A solver's own state has what its next step needs besides.
 
     Attributes
     ----------
-    name : str
-        The name in the registry.
-    monotone : bool
-        Whether a step that lowers the objective means that the step size is too long.
-    max_epochs : int or None
-        Number of steps after which there is nothing left to do.
-    step_rule : Step or None
-        The step size, which the run may ask to be halved.
-    projects : bool
-        Whether its iterates come with ``P = Z W``; else another reading makes it in the end.
-    forms_gram : bool
-        Whether it works on A itself, summed up while the moments are read.
-    draws_rows : bool
-        Whether it takes steps with rows drawn at random, so that it matters what a row is.
+    d : int
+        Length of the vectors.
+    theta : numpy.ndarray
+        Ritz values, largest first.
+    G : numpy.ndarray
+        ``R^T R``.
+    mu : float
+        The largest eigenvalue of A on W's complement, as far as it is known.
+    kind : str
+        How well it is known: the kind of the certificate.
+    steps_left : int or None
+        Steps that the solver still has to take; None for any number.
+    step : Step or None
+        The step size, where there is one.
     """
 
-    name: str
-    monotone: bool = True
-    max_epochs: int | None = None
-    step_rule: Step | None = None
-    projects: bool = True
-    forms_gram: bool = False
-    draws_rows: bool = False
+    d: int
+    theta: np.ndarray
+    G: np.ndarray
+    mu: float
+    kind: str = "estimated"
+    steps_left: int | None = None
+    step: Step | None = None
 
-    def __init__(self, view: View, options: Options):
-        self.options = options
-
-    @staticmethod
-    def extra_columns(k: int, cost: str) -> int:
-        """Columns that a block has besides the k that are wanted, unless the user says how many.
-
-        None for one vector, at least two for more: with another one, which watches what is outside, the width of a
-        block is then a multiple of 4, which fills whole SIMD registers.
-        """
-        return 0 if k == 1 else whole_registers(k)
-
-    @staticmethod
-    def streamed_columns(options: Options) -> int:
-        """Width of the streamed basis that this solver would like to start from; 0 for none."""
-        return 0
-
-    @staticmethod
-    def sampled_rows(options: Options, n: int, d: int, entries: int) -> int:
-        """Rows of a sample from which it would make a block that the first look at the data multiplies; 0 for none."""
-        return 0
-
-    @staticmethod
-    def block_of_sample(sample: View, columns: int, rng: np.random.Generator) -> np.ndarray:
-        """That block."""
-        raise TypeError("This solver does not start from samples.")
-
-    def passes_to_start(self, view: View) -> float:
-        """Readings of the data before the first look: a snapshot."""
-        return 1.0
-
-    def passes_per_step(self, view: View) -> float:
-        """Readings of the data that one step takes: a snapshot."""
-        return 1.0
+    @abstractmethod
+    def vectors(self) -> np.ndarray:
+        """W: the Ritz vectors as columns."""
 
     @property
-    def exhausted(self) -> bool:
-        """Whether there is nothing left that another step could add."""
-        return False
+    def P(self) -> np.ndarray | None:
+        """``Z W``, where the solver has it."""
+        return None
 
-    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
-        """The first iterate: a random start (or `W0`) and its snapshot."""
-        W = random_start(view, self.options.columns, rng, W0)
-        return snapshot(view, W, Probe(view.d, view.dtype, rng))
+    def light(self) -> State:
+        """The state without what only the next step needs: enough to go back to."""
+        return self
 
-    def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
-        """The next iterate."""
-        raise TypeError(f"{type(self).__name__} has no step.")
+    def objective(self, k: int) -> float:
+        """``tr(W_k^T A W_k)``, relative to tr A."""
+        return float(self.theta[:k].sum())
+
+    def certificate(self, k: int, rounding: float) -> Certificate:
+        """Bound for the k leading vectors, given the relative rounding of products with A."""
+        return certify(self.theta, self.G, k, self.d, self.mu, self.kind, rounding)
+
+    @property
+    def finite(self) -> bool:
+        """Whether all numbers that matter are finite."""
+        return bool(np.isfinite(self.theta).all() and np.isfinite(self.G).all())
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How often a solver reads the data: to start, for a step, and to make ``P = Z W`` in the end."""
+
+    start: float = 1.0
+    step: float = 1.0
+    projections: float = 0.0
+
+
+class Solver(ABC):
+    """A way from one state to the next.
+
+    A solver sees views and small matrices. It has settings but no state of its own; it never times, prints or stops by
+    itself. A new solver is a subclass with `step` and a line in `SOLVERS`; the other members have defaults.
+
+    Parameters
+    ----------
+    options : Options
+        What the user asked for.
+    width : int
+        Number of columns of its block.
+    """
+
+    def __init__(self, options: Options, width: int):
+        self.options, self.width = options, width
+
+    @staticmethod
+    def width_for(k: int, cost: str) -> int:
+        """Number of columns for k components, unless the user says how many.
+
+        One for one component. Otherwise there are at least two extra columns, and with one more, which watches W's
+        complement, they fill whole SIMD registers.
+        """
+        return 1 if k == 1 else whole_registers(k)
+
+    @staticmethod
+    def transposes(source: Source) -> bool:
+        """Whether to work on the transposed matrix: as the data are stored, unless vectors have more entries than X."""
+        n, d = source.shape
+        if source.columnwise is None:
+            return d > source.wide_at * n
+        return source.columnwise if source.entries >= (n if source.columnwise else d) else d > n
+
+    def wants(self, problem: Problem, rng: np.random.Generator) -> MomentSum | None:
+        """What the first pass should sum up for the start of this solver, besides the moments."""
+        return None
+
+    def passes(self, view: View, first_pass: FirstPass) -> Passes:
+        """How often it reads the data."""
+        return Passes()
+
+    @abstractmethod
+    def start(
+        self, view: View, first_pass: FirstPass, rng: np.random.Generator, W0: np.ndarray | None = None
+    ) -> State:
+        """The first state: from what the first pass found, from a guess W0 of the vectors, or from chance."""
+
+    @abstractmethod
+    def step(self, view: View, state: State, rng: np.random.Generator) -> State:
+        """The next state. The old one is used up: nobody may take another step from it."""
 
 
 def whole_registers(k: int, lanes: int = 4) -> int:
-    """Extra columns, at least two, that make the width a multiple of `lanes` with one more."""
-    return -(-(k + 3) // lanes) * lanes - 1 - k
+    """The smallest width of at least k + 2 that, with one more column, is a multiple of `lanes`."""
+    return -(-(k + 3) // lanes) * lanes - 1
 
 
-class Stochastic(Solver):
-    """A solver that takes m steps with rows drawn at random between two snapshots."""
-
-    step_rule: Step
-    draws_rows = True
-
-    def __init__(self, view: View, options: Options):
-        super().__init__(view, options)
-        self.m = options.epoch_length or view.n
-
-    def passes_to_start(self, view: View) -> float:
-        """A snapshot, and the norms of the rows if they are drawn by them."""
-        return 2.0 if self.options.sampling == "norm" and not view.norms_known else 1.0
-
-    def passes_per_step(self, view: View) -> float:
-        """The draws, and a snapshot."""
-        return 1 + view.passes_of_samples(self.m)
-
-    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
-        """The norms if they are needed, then as any solver."""
-        view.importance(self.options.sampling)
-        return super().start(view, rng, W0)
+def random_start(view: View, l: int, rng: np.random.Generator, W0: np.ndarray | None = None) -> np.ndarray:
+    """Return l orthonormal columns: those of `W0`, then random ones; zero where the columns of the data are zero."""
+    W = aligned_zeros((view.d, l), view.dtype)
+    rng.standard_normal(out=W, dtype=view.dtype)
+    if W0 is not None:
+        W[:, : min(l, W0.shape[1])] = W0[:, :l]
+    if view.support is not None:
+        W[~view.support] = 0
+    orthonormalise(W)
+    return W

@@ -4,63 +4,69 @@ from __future__ import annotations
 
 import numpy as np
 
-from vrpca.certificate import Probe
+from vrpca import kernels
+from vrpca.data.first_pass import FirstPass
 from vrpca.data.view import View
-from vrpca.linalg import aligned_zeros, orthonormalise
-from vrpca.solvers.base import Stochastic
-from vrpca.solvers.iterate import Iterate, random_start, snapshot
-from vrpca.solvers.options import Options
+from vrpca.linalg import aligned_zeros
+from vrpca.solvers.base import random_start
+from vrpca.solvers.outside import Probe
+from vrpca.solvers.snapshot import Snapshot, Stochastic, orthonormal, snapshot
 from vrpca.solvers.steps import vr_step
-from vrpca.solvers.vr import vector_epoch
+
+LEEWAY = 100  # each vector is found to tol / LEEWAY at first, since its gap is not known; refined if too coarse
 
 
 class Deflation(Stochastic):
     """Algorithm 1 on the leading vector until it is found, then on the next one with all rows projected.
 
     The paper subtracts ``sum_l s_l v_l v_l^T``; projecting onto the complement has the same leading eigenvectors and
-    does not depend on how exact the s_l are. W has as many columns as there are vectors found or begun.
+    does not depend on how exact the s_l are. W has as many columns as there are vectors found or begun. `carry` is the
+    tolerance per vector.
     """
 
-    name = "vr"
-
-    def __init__(self, view: View, options: Options):
-        super().__init__(view, options)
-        self.step_rule = vr_step(view, options.step)
-        self.tol = options.tol / 100  # per vector, without its gap, which is not known: refined below if too coarse
-        self.current = 0
-
-    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
+    def start(
+        self, view: View, first_pass: FirstPass, rng: np.random.Generator, W0: np.ndarray | None = None
+    ) -> Snapshot:
         """The first vector, random, or all that a warm start gives."""
         view.importance(self.options.sampling)
-        columns = 1 if W0 is None else min(self.options.columns, W0.shape[1])
-        return snapshot(view, random_start(view, columns, rng, W0), Probe(view.d, view.dtype, rng))
+        columns = 1 if W0 is None else min(self.width, W0.shape[1])
+        W = random_start(view, columns, rng, W0)
+        step, tol = vr_step(view, self.options.step), self.options.tol / LEEWAY
+        return snapshot(view, W, Probe.random(view.d, view.dtype, rng), step=step, carry=tol)
 
-    def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
+    def step(self, view: View, state: Snapshot, rng: np.random.Generator) -> Snapshot:
         """One epoch on the current vector; a new one is begun when the last one stands."""
-        self._choose(it)
-        W = aligned_zeros((view.d, max(self.current + 1, it.W.shape[1])), view.dtype)
-        W[:, : it.W.shape[1]] = it.W
-        if self.current == it.W.shape[1]:
-            W[:, self.current] = rng.standard_normal(view.d)
-        else:
-            w = W[:, self.current].copy()
-            vector_epoch(view, it, w, self.step_rule.size, self.m, self.options.sampling, rng, locked=self.current)
-            W[:, self.current] = w
-        it.release()
-        if np.isfinite(W).all():
-            orthonormalise(W)
-        return snapshot(view, W, it.probe)
+        current, tol = self._current(state)
+        found = state.W.shape[1]
+        W = aligned_zeros((view.d, max(current + 1, found)), view.dtype)
+        W[:, :found] = state.W
+        W[:, current] = rng.standard_normal(view.d) if current == found else self._epoch(view, state, current, rng)
+        probe, step = state.probe, state.step
+        del state  # frees U and P before the next ones are made
+        return snapshot(view, orthonormal(W), probe, step=step, carry=tol)
 
-    def _choose(self, it: Iterate) -> None:
-        """The first vector whose residual is still too large; if none is, ask for more of all of them."""
-        errors = np.diag(it.G) / it.theta[0] ** 2
-        floor = (10 * np.finfo(it.W.dtype).eps) ** 2
+    def _epoch(self, view: View, state: Snapshot, current: int, rng: np.random.Generator) -> np.ndarray:
+        """Algorithm 1's inner loop on one column of the snapshot, in the complement of the columns before it."""
+        w0, u, p = (M[:, current].copy() for M in (state.W, state.U, state.P))
+        V = np.ascontiguousarray(state.W[:, :current]) if current else None
+        Q = np.ascontiguousarray(state.P[:, :current]) if current else None
+        if V is not None:
+            u -= V @ (V.T @ u)
+        w, eta, rho = w0.copy(), state.step.size, view.importance(self.options.sampling)
+        for block, order in view.samples(self.epoch_length(view), rng, self.options.sampling):
+            kernels.vr_vector(block.rows, w, w0, u, block.cut(p), V, block.cut(Q), order, eta, block.cut(rho))
+        return w
+
+    def _current(self, state: Snapshot) -> tuple[int, float]:
+        """The first vector whose residual is still too large, and the tolerance; if none is, ask for more of all."""
+        tol = state.carry
+        errors = np.diag(state.G) / state.theta[0] ** 2
+        floor = (10 * np.finfo(state.W.dtype).eps) ** 2
         while True:
-            unfinished = np.flatnonzero(errors > max(self.tol, floor))
-            self.current = int(unfinished[0]) if len(unfinished) else it.W.shape[1]
-            if self.current < self.options.columns:
-                return
-            if self.tol <= floor:  # all are as good as rounding allows
-                self.current = int(np.argmax(errors))
-                return
-            self.tol /= 10
+            unfinished = np.flatnonzero(errors > max(tol, floor))
+            current = int(unfinished[0]) if len(unfinished) else state.W.shape[1]
+            if current < self.width:
+                return current, tol
+            if tol <= floor:  # all are as good as rounding allows
+                return int(np.argmax(errors)), tol
+            tol /= 10

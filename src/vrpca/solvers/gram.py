@@ -1,52 +1,72 @@
-"""The eigenvectors of A itself, where A (d x d) fits: one reading, exact."""
+"""The eigenvectors of A itself, where A (d x d) fits: one pass, exact."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
 
-from vrpca.data.view import View
+from vrpca.data.first_pass import FirstPass
+from vrpca.data.gram import GramSum, Matrix
+from vrpca.data.source import Source
+from vrpca.data.view import Problem, View
 from vrpca.linalg import aligned_zeros, ritz
-from vrpca.solvers.base import Solver, whole_registers
-from vrpca.solvers.iterate import Iterate
-from vrpca.solvers.options import Options
+from vrpca.solvers.base import Passes, Solver, State, whole_registers
 from vrpca.threads import blas_threads
+
+
+@dataclass(frozen=True, kw_only=True)
+class GramState(State):
+    """The leading eigenvectors of A."""
+
+    W: np.ndarray
+
+    def vectors(self) -> np.ndarray:
+        """W."""
+        return self.W
 
 
 class Gram(Solver):
     """A, and its leading eigenvectors by LAPACK.
 
-    The first A is the one that was summed up while the moments were read, in the precision of the data; if rounding
-    shows in the certificate, another reading sums it up in double precision.
+    The first A is the one that the first pass summed up, in the precision of the data; if rounding shows in the
+    certificate, another pass sums it up in double precision.
     """
 
-    name = "gram"
-    projects = False
-    forms_gram = True
-
     @staticmethod
-    def extra_columns(k: int, cost: str) -> int:
-        """A few: eigenvalues next to the wanted ones sharpen the certificate."""
+    def width_for(k: int, cost: str) -> int:
+        """A few extra columns: eigenvalues next to the wanted ones sharpen the certificate."""
         return whole_registers(k)
 
-    def __init__(self, view: View, options: Options):
-        super().__init__(view, options)
-        self.max_epochs = 1 if view.A is not None and view.dtype == np.float32 else 0
+    @staticmethod
+    def transposes(source: Source) -> bool:
+        """A is the matrix of the shorter side."""
+        return source.shape[1] > source.shape[0]
 
-    def passes_to_start(self, view: View) -> float:
-        """A reading, if it was not shared with the first look."""
-        return 1.0 if view.A is None else 0.0
+    def wants(self, problem: Problem, rng: np.random.Generator) -> GramSum:
+        """A."""
+        d = problem.source.shape[1]
+        return GramSum(d, problem.weights, problem.center, problem.about_zero, problem.n_threads)
 
-    def start(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> Iterate:
-        """All of it."""
-        return self._solve(view, view.gram() if view.A is None else view.A)
+    def passes(self, view: View, first_pass: FirstPass) -> Passes:
+        """To start: a pass, if A is not known from the first one."""
+        return Passes(start=0.0 if isinstance(first_pass.found, Matrix) else 1.0, projections=1.0)
 
-    def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
+    def start(
+        self, view: View, first_pass: FirstPass, rng: np.random.Generator, W0: np.ndarray | None = None
+    ) -> GramState:
+        """All of it; a step may follow where A was summed up in single precision."""
+        if isinstance(first_pass.found, Matrix):
+            return self._solve(view, first_pass.found.A, steps_left=1 if view.dtype == np.float32 else 0)
+        return self._solve(view, view.gram(), steps_left=0)
+
+    def step(self, view: View, state: State, rng: np.random.Generator) -> GramState:
         """The same with A in double precision."""
-        return self._solve(view, view.gram())
+        return self._solve(view, view.gram(), steps_left=0)
 
-    def _solve(self, view: View, A: np.ndarray) -> Iterate:
-        l = self.options.columns
+    def _solve(self, view: View, A: np.ndarray, steps_left: int) -> GramState:
+        l = self.width
         values, V = _leading_eigenpairs(A, min(l + 1, view.d), view.n_threads)
         W = aligned_zeros((view.d, l), view.dtype)
         W[...] = V[:, :l]
@@ -56,7 +76,9 @@ class Gram(Solver):
         exact, U = exact @ Y, U @ Y
         R = U - exact * theta
         mu = float(values[l]) if l < view.d else 0.0
-        return Iterate(exact.astype(view.dtype), U.astype(view.dtype), None, theta, R.T @ R, mu, "exact")
+        return GramState(
+            d=view.d, W=exact.astype(view.dtype), theta=theta, G=R.T @ R, mu=mu, kind="exact", steps_left=steps_left
+        )
 
 
 def _leading_eigenpairs(A: np.ndarray, count: int, n_threads: int) -> tuple[np.ndarray, np.ndarray]:

@@ -7,31 +7,28 @@ import numpy as np
 from vrpca import kernels
 from vrpca.data.view import Block, View
 from vrpca.linalg import aligned_copy, orthonormalise
-from vrpca.solvers.base import Stochastic
-from vrpca.solvers.iterate import Iterate, snapshot
-from vrpca.solvers.options import Options
+from vrpca.solvers.outside import Probe
+from vrpca.solvers.snapshot import Snapshot, Stochastic, snapshot
 from vrpca.solvers.steps import Step, oja_step
-from vrpca.solvers.vr import Walk
+from vrpca.solvers.vr_block import walk
 
 
 class Oja(Stochastic):
-    """n steps ``W <- W + (c/t) z z^T W`` between two looks at the objective."""
+    """m steps ``W <- W + (c/t) z z^T W`` between two snapshots; `carry` is the number of steps taken so far."""
 
-    name = "oja"
-    monotone = False  # its noise does not vanish: a lower objective is not a sign of a bad step
+    def begin(self, view: View, W: np.ndarray, rng: np.random.Generator) -> Snapshot:
+        """The first snapshot, before any step."""
+        view.importance(self.options.sampling)
+        probe = Probe.random(view.d, view.dtype, rng)
+        return snapshot(view, W, probe, step=oja_step(view, self.options.step), carry=0)
 
-    def __init__(self, view: View, options: Options):
-        super().__init__(view, options)
-        self.step_rule = oja_step(view, options.step)
-        self.taken = 0
-
-    def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
-        """Take m steps, then an exact look."""
-        W = aligned_copy(it.W)
-        it.release()
-        oja_steps(view, W, self.step_rule, self.m, self.taken, self.options.sampling, rng)
-        self.taken += self.m
-        return snapshot(view, W, it.probe)
+    def step(self, view: View, state: Snapshot, rng: np.random.Generator) -> Snapshot:
+        """Take m steps, then a snapshot."""
+        W, probe, step, taken = aligned_copy(state.W), state.probe, state.step, state.carry
+        del state  # frees U and P, which Oja's steps do not need
+        m = self.epoch_length(view)
+        oja_steps(view, W, step, m, taken, self.options.sampling, rng)
+        return snapshot(view, W, probe, step=step, carry=taken + m)
 
 
 def oja_steps(view: View, W: np.ndarray, c: Step, m: int, taken: int, sampling: str, rng: np.random.Generator) -> None:
@@ -42,5 +39,5 @@ def oja_steps(view: View, W: np.ndarray, c: Step, m: int, taken: int, sampling: 
         eta = c.size / (taken + done + 1 + np.arange(len(order)))
         kernels.oja_block(block.rows, W, order, eta, block.cut(rho))
 
-    Walk()(view.samples(m, rng, sampling), W, advance)
+    walk(view.samples(m, rng, sampling), W, advance)
     orthonormalise(W)

@@ -6,19 +6,15 @@ import numpy as np
 
 from vrpca.data.view import View
 from vrpca.linalg import orthonormalise
-from vrpca.solvers.base import Solver
-from vrpca.solvers.iterate import Iterate, snapshot
+from vrpca.solvers.snapshot import Snapshot, SnapshotSolver, snapshot
 
 
-class Power(Solver):
-    """W <- orthonormalise(A W), one reading each."""
+class Power(SnapshotSolver):
+    """``W <- orthonormalise(A W)``, one pass each."""
 
-    name = "power"
-
-    def step(self, view: View, it: Iterate, rng: np.random.Generator) -> Iterate:
-        """The snapshot's image becomes the next iterate."""
-        assert it.U is not None
-        W = it.U
-        it.release()
+    def step(self, view: View, state: Snapshot, rng: np.random.Generator) -> Snapshot:
+        """The snapshot's image becomes the next block."""
+        W, probe = state.U, state.probe
+        del state  # frees P before the next one is made
         orthonormalise(W)
-        return snapshot(view, W, it.probe)
+        return snapshot(view, W, probe)

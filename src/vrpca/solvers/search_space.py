@@ -1,6 +1,7 @@
-"""A search space whose product with A is known: Rayleigh-Ritz over all of it, thick restart, expansion.
+"""A search space whose product with A is known: Rayleigh-Ritz over all of it, expansion, thick restart.
 
-Vectors are rows here: slices of the space are contiguous, and BLAS takes them as they are.
+The invariant, vectors being rows: ``S S^T = I``, ``AS = S A`` and ``H = S A S^T``. So the Ritz pairs of A on the span of S are
+those of the small matrix H, and their residuals need no product. Rows, because slices of the space are contiguous then.
 """
 
 from __future__ import annotations
@@ -9,11 +10,10 @@ from typing import Protocol
 
 import numpy as np
 
-from vrpca.certificate import estimate_outside
 from vrpca.linalg import aligned_zeros, ritz, transpose_into
-from vrpca.solvers.iterate import Iterate
 
-PIECE = 8192  # entries of the vectors that are recombined at a time
+PIECE = 8192  # entries of the vectors that are recombined at a time: 64 rows of float32 take 2 MB
+INDEPENDENT = 1e4  # times eps: eigenvalues of a Gram matrix of unit vectors below this are taken for dependence
 
 
 class Operator(Protocol):
@@ -42,33 +42,33 @@ class Images:
         return transpose_into(out, self.U)
 
 
-class Space:
+class SearchSpace:
     """Orthonormal S with A S, and the Ritz pairs of A on its span.
 
     Parameters
     ----------
     operator : Operator
         A.
-    columns : int
-        The width l of the iterates. One more Ritz pair is followed: it tells what is left outside them.
+    width : int
+        Number of Ritz pairs that are wanted. One more is followed, for what it tells of their complement.
     capacity : int
-        The most vectors in S; a thick restart makes room.
+        The most vectors in S; `shrink` makes room.
     """
 
-    def __init__(self, operator: Operator, columns: int, capacity: int):
+    def __init__(self, operator: Operator, width: int, capacity: int):
         d = operator.d
         self.operator = operator
         self.images = Images()
-        self.columns = columns
-        self.support, self.order = support_of(operator, columns)
-        capacity = min(max(capacity, 3 * (columns + 1)), d)
+        self.width = width
+        self.support, self.order = support_of(operator, width)
+        capacity = min(max(capacity, 3 * (width + 1)), d)
         self.S = np.empty((capacity, d), operator.dtype)
         self.AS = np.empty((capacity, d), operator.dtype)
         self.H = np.zeros((capacity, capacity))
         self.size = 0
-        self.looks = 0
+        self.products = 0
         self.theta, self.Y = np.zeros(0), np.zeros((0, 0))
-        self.last: np.ndarray | None = None  # the iterate before, as coefficients
+        self.last: np.ndarray | None = None  # the Ritz vectors before the last expansion, as coefficients
 
     @property
     def full(self) -> bool:
@@ -76,7 +76,7 @@ class Space:
         return self.size >= self.order
 
     def expand(self, Z: np.ndarray, images: np.ndarray | None = None) -> None:
-        """Take in the rows of Z, orthonormal and orthogonal to S; reads the data once, unless `images` are known."""
+        """Take in the rows of Z, orthonormal and orthogonal to S: one pass, unless their `images` are known."""
         old, new = self.size, self.size + len(Z)
         self.S[old:new] = Z
         if images is None:
@@ -88,19 +88,12 @@ class Space:
         self.H[old:new, :old] = H[:old].T
         self.last = None if self.last is None else np.vstack([self.last, np.zeros((new - old, self.last.shape[1]))])
         self.size = new
-        self.looks += 1
+        self.products += 1
         self.theta, self.Y = ritz(self.H[:new, :new])
 
-    def vectors(self, width: int) -> np.ndarray:
-        """The leading Ritz vectors."""
-        return self._coefficients(width) @ self.S[: self.size]
-
-    def _coefficients(self, width: int) -> np.ndarray:
-        return np.ascontiguousarray(self.Y[:, :width].T, dtype=self.S.dtype)
-
-    def make_room(self, wanted: int) -> None:
-        """Keep the leading Ritz vectors and the iterate before the last one, if there is no room for so many more."""
-        capacity, width = len(self.S), self.columns + 1
+    def shrink(self, wanted: int) -> None:
+        """Make room for so many more: keep the leading Ritz vectors, and those of the step before."""
+        capacity, width = len(self.S), self.width + 1
         wanted = min(wanted, self.order - self.size)
         if self.size + wanted > capacity:
             keep = max(min(capacity - wanted - width, self.size - wanted), min(width, self.size))
@@ -121,7 +114,7 @@ class Space:
         self.size = new
         self.theta, self.Y = ritz(self.H[:new, :new])
 
-    def fresh(self, Z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def new_directions(self, Z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Z made orthonormal and orthogonal to S; rows with nothing new become random ones, as far as there is room."""
         room = min(len(Z), len(self.S) - self.size, self.order - self.size)
         Z = self._against(Z)[:room]
@@ -137,47 +130,36 @@ class Space:
         S, eps = self.S[: self.size], float(np.finfo(Z.dtype).eps)
         Z, _ = _unit_rows(Z, np.finfo(Z.dtype).tiny / eps)
         for turn in range(3):
-            Z, left = _unit_rows(Z - (Z @ S.T) @ S, 64 * eps)  # less was rounding
+            Z, left = _unit_rows(Z - (Z @ S.T) @ S, 64 * eps)  # less than this is rounding
             w, Y = np.linalg.eigh((Z @ Z.T).astype(np.float64))
-            good = w > 1e4 * eps
+            good = w > INDEPENDENT * eps
             Z = np.ascontiguousarray((Y[:, good] / np.sqrt(w[good])).T[::-1], dtype=Z.dtype) @ Z
             if turn and good.all() and min(w.min(initial=1.0), left) > 0.01:  # nothing that matters was cancelled
                 break
         return Z
 
-    def iterate(self, width: int) -> tuple[Iterate, np.ndarray]:
-        """The leading Ritz pairs and what certifies them; and the residuals of `width` pairs, at least one more."""
-        l = min(self.columns, self.size)
-        Y = self._coefficients(width)
-        theta = self.theta[: len(Y)]
+    def vectors(self, count: int) -> np.ndarray:
+        """The leading Ritz vectors, as rows."""
+        return self._coefficients(count) @ self.S[: self.size]
+
+    def residuals(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The leading Ritz vectors W and their residuals ``W A - theta W``, as rows."""
+        Y = self._coefficients(count)
         W, R = Y @ self.S[: self.size], Y @ self.AS[: self.size]
-        U = R[:l].copy()
-        R -= W * theta[:, None].astype(W.dtype)
-        G = (R[:l] @ R[:l].T).astype(np.float64)
-        mu, kind = self._outside(l, np.linalg.norm(R[l:], axis=1).astype(np.float64))
-        return Iterate(W[:l].T, U.T, None, theta[:l].copy(), G, mu, kind), R
+        R -= W * self.theta[: len(Y), None].astype(W.dtype)
+        return W, R
 
-    def _outside(self, l: int, residuals: np.ndarray) -> tuple[float, str]:
-        """What is known of the largest eigenvalue outside: of the pairs beyond l, the one that may grow highest counts.
-
-        The next pair alone could be an eigenvector that a stream has found, and say nothing of what was missed.
-        """
-        if self.full:
-            return float(self.theta[l]) if l < self.size else 0.0, "exact"
-        if l == self.size:
-            return max(0.0, 1.0 - float(self.theta.sum())), "estimated"
-        values = self.theta[l : l + len(residuals)]
-        found = [estimate_outside(v, r, self.looks, self.theta[:l]) for v, r in zip(values, residuals, strict=True)]
-        return max(found), "estimated"
+    def _coefficients(self, count: int) -> np.ndarray:
+        return np.ascontiguousarray(self.Y[:, :count].T, dtype=self.S.dtype)
 
 
-def support_of(operator: Operator, columns: int) -> tuple[np.ndarray | None, int]:
+def support_of(operator: Operator, width: int) -> tuple[np.ndarray | None, int]:
     """Where random vectors may differ from zero, and how many of them are independent there.
 
     Everywhere, if more vectors are wanted than there are columns with anything in them.
     """
     order = operator.d if operator.support is None else int(operator.support.sum())
-    return (operator.support, order) if order > columns else (None, operator.d)
+    return (operator.support, order) if order > width else (None, operator.d)
 
 
 def recombine(M: np.ndarray, size: int, T: np.ndarray) -> None:
@@ -188,7 +170,7 @@ def recombine(M: np.ndarray, size: int, T: np.ndarray) -> None:
 
 
 def _unit_rows(Z: np.ndarray, shortest: float) -> tuple[np.ndarray, float]:
-    """The rows that are longer than that, with length 1, and how short the shortest of them was."""
+    """The rows that are longer than `shortest`, with length 1, and how short the shortest of them was."""
     norms = np.linalg.norm(Z, axis=1)
     there = norms > shortest
     Z = Z if there.all() else Z[there]

@@ -1,0 +1,244 @@
+"""The first pass: mean and variance of every column, and whatever a solver wants summed up along with them.
+
+`MomentSum` accumulates the moments: weighted, shifted, and safe from overflow. Its subclasses sum up more from the same
+rows: `gram.GramSum` the matrix A, `product.SampleProductSum` the product of A with a block, `stream.StreamSum` a basis. A
+solver asks for one of them (`Solver.wants`) and receives what it found in the `FirstPass`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from vrpca import kernels
+from vrpca.data.source import Source, pieces
+from vrpca.errors import DataError
+
+SAFE = 1e60  # entries up to here can be squared and summed as they are: 1e120 times 1e180 rows is below 1e308
+HEAD_ENTRIES = 65536  # entries of the first block that tell how large numbers are
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Column moments of a source; `factor` times the data has this mean and this mean squared deviation.
+
+    `readings` is the number of passes that it took to find them. Moments about zero have a mean of zeros.
+    """
+
+    total: float
+    mean: np.ndarray
+    variance: np.ndarray
+    factor: float
+    readings: int = 1
+
+    @property
+    def center(self) -> np.ndarray:
+        """The mean of the data themselves."""
+        return self.mean if self.factor == 1 else self.mean / self.factor
+
+    @property
+    def second(self) -> np.ndarray:
+        """Mean square about zero, of `factor` times the data."""
+        return self.variance + self.mean**2
+
+
+class Finding:
+    """What the first pass found besides the moments."""
+
+    random: ClassVar[bool] = True  # whether chance plays a part: an independent start needs another one then
+
+    def of_view(
+        self, moments: Moments, col_scale: np.ndarray | None, trace: float, support: np.ndarray | None
+    ) -> Finding | None:
+        """The finding in the terms of a view with these scales, trace and support; None where rounding has spoilt it."""
+        return self
+
+
+@dataclass(frozen=True)
+class FirstPass:
+    """What the first pass found.
+
+    Attributes
+    ----------
+    moments : Moments
+        Mean and variance of every column.
+    found : Finding or None
+        What was summed up besides, for the solver that wanted it: `gram.Matrix`, `product.Pair` or `stream.Basis`.
+    rows_sampled : int
+        Rows that were read before the pass, to prepare it.
+    """
+
+    moments: Moments
+    found: Finding | None = None
+    rows_sampled: int = 0
+
+    def without_start(self) -> FirstPass:
+        """The same for another, independent start: what was found at random belongs to the first one."""
+        return replace(self, found=None) if self.found is not None and self.found.random else self
+
+
+class MomentSum:
+    """Accumulates column moments by Chan, Golub and LeVeque's update.
+
+    Parameters
+    ----------
+    d : int
+        Number of columns.
+    weights : numpy.ndarray or None
+        A weight for every row of the source.
+    about_zero : bool
+        Whether nobody asks for the mean: moments about zero take less time.
+    n_threads : int
+        Threads of the kernels.
+    factor : float or None
+        The data are multiplied by this; None lets the first block decide.
+    """
+
+    least_rows: int | None = None  # subclasses: the fewest rows that they like to see at a time
+    rng: np.random.Generator | None = None  # subclasses: the order in which they like to see rows
+    rows_sampled = 0
+
+    def __init__(
+        self, d: int, weights: np.ndarray | None, about_zero: bool, n_threads: int, factor: float | None = None
+    ):
+        self.weights, self.about_zero, self.n_threads, self.factor = weights, about_zero, n_threads, factor
+        self.total, self.mean, self.M2 = 0.0, np.zeros(d), np.zeros(d)
+
+    def add(self, start: int, X: Any) -> None:
+        """Take in a block; a subclass sees it in pieces, while they are in the cache."""
+        for lo, piece in self._pieces(X):
+            weight = None if self.weights is None else self.weights[start + lo : start + lo + piece.shape[0]]
+            with np.errstate(over="ignore", invalid="ignore"):
+                if self._add_moments(piece, weight):
+                    self._add_more(piece, weight)
+
+    def _pieces(self, X: Any) -> Iterator[tuple[int, Any]]:
+        return iter([(0, X)]) if self.least_rows is None else pieces(X, self.rng, self.least_rows)
+
+    def _add_moments(self, X: Any, weight: np.ndarray | None) -> bool:
+        """Whether any of the rows count."""
+        if self.factor is None:
+            self.factor = _first_factor(X)
+        rows, mean = kernels.make_rows(X), np.zeros(len(self.mean))
+        if self.about_zero:
+            w, M2 = kernels.squares(rows, weight, self.factor, self.n_threads)
+        else:
+            w, mean, M2 = kernels.moments(rows, weight, self.factor, self.n_threads)
+        self._merge_moments(w, mean, M2)
+        return w > 0
+
+    def _merge_moments(self, w: float, mean: np.ndarray, M2: np.ndarray) -> None:
+        if w > 0:
+            delta = mean - self.mean
+            self.mean += delta * (w / (self.total + w))
+            self.M2 += M2 + delta**2 * (self.total * (w / (self.total + w)))
+            self.total += w
+        elif not np.isfinite(M2).all():  # rows without weight must be finite as well
+            self.M2 += M2
+
+    def _add_more(self, X: Any, weight: np.ndarray | None) -> None:
+        """What a subclass sums up besides; `mean` is that of all rows so far, these included."""
+
+    def merge(self, other: MomentSum) -> None:
+        """Take in what another accumulator has seen."""
+        if other.factor is None:
+            return
+        self.factor = other.factor if self.factor is None else self.factor
+        ratio = self.factor / other.factor
+        self._merge_more(other)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._merge_moments(other.total, other.mean * ratio, other.M2 * ratio**2)
+
+    def _merge_more(self, other: Any) -> None:
+        """Merge what a subclass sums up; the moments of the two are still apart."""
+
+    def result(self) -> FirstPass:
+        """The moments, and what was found besides."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            variance = self.M2 / self.total
+        moments = Moments(self.total, self.mean, variance, 1.0 if self.factor is None else self.factor)
+        return FirstPass(moments, self._found(), self.rows_sampled)
+
+    def _found(self) -> Finding | None:
+        return None
+
+
+def read_first(source: Source, accumulator: MomentSum) -> FirstPass:
+    """Make the first pass; raise if an entry is not finite.
+
+    Entries beyond 1e60 or below 1e-60 are scaled by a power of two so that their squares neither overflow nor vanish.
+    That takes two more passes, and what was found besides the moments is dropped.
+    """
+    first = source.reduce(accumulator, accumulator.rng).result()
+    with np.errstate(over="ignore", invalid="ignore"):
+        trace = first.moments.second.sum()
+    if np.isfinite(trace) and trace >= SAFE**-2:
+        return first
+    factor = _power_of_two(source.reduce(LargestEntry()).result())
+    settings = (accumulator.weights, accumulator.about_zero, accumulator.n_threads)
+    again = source.reduce(MomentSum(source.shape[1], *settings, factor)).result()
+    return FirstPass(replace(again.moments, readings=3), None, first.rows_sampled)
+
+
+def column_moments(
+    source: Source, weights: np.ndarray | None, n_threads: int, *, about_zero: bool = False
+) -> Moments:
+    """The moments alone."""
+    return read_first(source, MomentSum(source.shape[1], weights, about_zero, n_threads)).moments
+
+
+class LargestEntry:
+    """Accumulates the largest absolute entry; raises with its place where one is not finite."""
+
+    def __init__(self) -> None:
+        self.largest = 0.0
+
+    def add(self, start: int, X: Any) -> None:
+        """Take in a block."""
+        values = X.data if sp.issparse(X) else X
+        if not np.isfinite(values).all():
+            bad = np.argwhere(~np.isfinite(values))[0]
+            row, column = _place(X, bad)
+            what = "NaN" if np.isnan(values[tuple(bad)]) else "infinity"
+            raise DataError(
+                f"Input X contains {what} (row {start + row}, column {column}); it must hold finite numbers only. "
+                "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer)."
+            )
+        self.largest = max(self.largest, float(np.max(np.abs(values), initial=0.0)))
+
+    def merge(self, other: LargestEntry) -> None:
+        """Take in what another accumulator has seen."""
+        self.largest = max(self.largest, other.largest)
+
+    def result(self) -> float:
+        """The largest absolute entry."""
+        return self.largest
+
+
+def _place(X: Any, bad: np.ndarray) -> tuple[int, int]:
+    if sp.issparse(X):
+        entry = int(bad[0])
+        return int(np.searchsorted(np.asarray(X.indptr), entry, side="right")) - 1, int(X.indices[entry])
+    return int(bad[0]), int(bad[1])
+
+
+def first_unit(X: Any) -> float:
+    """A power of two that brings the first entries of a block to about 1."""
+    values = X.data if sp.issparse(X) else X
+    head = np.asarray(values).reshape(-1)[:HEAD_ENTRIES]
+    return _power_of_two(float(np.max(np.abs(head), initial=0.0)))
+
+
+def _first_factor(X: Any) -> float:
+    unit = first_unit(X)
+    return 1.0 if 1 / SAFE < unit < SAFE else unit
+
+
+def _power_of_two(largest: float) -> float:
+    if largest == 0 or not np.isfinite(largest):
+        return 1.0
+    return float(np.ldexp(1.0, int(np.clip(-np.round(np.log2(largest)), -1000, 1000))))

@@ -1,0 +1,255 @@
+"""Sources for data in memory: arrays of any order and number type, read-only memory maps, CSR and CSC matrices."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from vrpca.data.source import Source, check_shape, walk, working_dtype
+from vrpca.errors import DataError, DataTypeError
+
+BLOCK_BYTES = 4 << 20  # rows that must be converted are converted in blocks of this size: they fit a third-level cache
+CSC_BLOCKS = 8  # blocks of a CSC matrix: gathering a row costs a search in every column, so blocks are long
+SPARSE_WIDE_AT = 4.0  # rows of the transposed matrix have to be gathered: that pays only far from square
+# Looking for empty columns reads all column numbers. That is worth it only if leaving out every column would save this
+# many times what the narrower copy takes.
+LOOK_FOR_EMPTY = 3.0
+
+Numbers = slice | np.ndarray  # which rows
+
+
+def as_array(X: Any) -> np.ndarray:
+    """Return X as a plain array of numbers, a view where it is an array already."""
+    if np.ma.is_masked(X):
+        raise DataError("X has masked entries: fill them in or drop their rows (numpy.ma.MaskedArray.filled).")
+    try:
+        X = np.asarray(X)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"X could not be read as a matrix of numbers: {error}. Pass rows of equal length.") from error
+    if X.dtype.kind == "O":
+        try:
+            X = X.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            kind = DataTypeError if isinstance(error, TypeError) else DataError
+            raise kind(f"X has entries that are not numbers: {error}. Convert or drop such columns.") from error
+    return X
+
+
+class ConvertedSource(Source):
+    """A source whose blocks are converted when they are asked for.
+
+    Parameters
+    ----------
+    shape, dtype
+        As for `Source`.
+    rows : int
+        Rows of a block.
+    convert : callable
+        Makes a block of a slice of rows or of row numbers.
+    run : int or None
+        As for `Source`; None where rows cannot be gathered.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        dtype: np.dtype,
+        rows: int,
+        convert: Callable[[Numbers], Any],
+        run: int | None = 1,
+    ):
+        self.shape, self.dtype, self.rows, self.convert = shape, dtype, rows, convert
+        self.whole = rows >= shape[0]
+        self.run = run or 1
+        self.gather_rows = 0 if run is None or self.whole else rows
+        self._only: Any = None
+
+    def blocks(self, rng: np.random.Generator | None = None) -> Iterator[tuple[int, Any]]:
+        """Yield (first row, converted block); a source of one block converts it once."""
+        for rows in walk(self.shape[0], self.rows, rng):
+            if self.whole:
+                self._only = self.convert(rows) if self._only is None else self._only
+            yield rows.start, self._only if self.whole else self.convert(rows)
+
+    def gather(self, numbers: np.ndarray) -> Any:
+        """The rows with these numbers."""
+        return self.convert(numbers)
+
+
+def rows_that_fit(d: int, dtype: np.dtype) -> int:
+    """How many rows of d numbers make a block."""
+    return max(1, BLOCK_BYTES // (d * dtype.itemsize))
+
+
+def columnwise_run(dtype: np.dtype) -> int:
+    """How many neighbours in a column share a cache line."""
+    return max(1, 64 // dtype.itemsize)
+
+
+def physical_memory() -> float:
+    """Bytes of memory that this machine has; infinite where it does not say."""
+    names = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" not in names:
+        return math.inf
+    return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+
+
+def on_disk(X: np.ndarray) -> bool:
+    """Whether an array lies in a mapped file."""
+    owner: Any = X
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    return isinstance(owner, mmap.mmap)
+
+
+class ArraySource(ConvertedSource):
+    """A NumPy array: one block where it is C-ordered float32 or float64, else blocks converted one by one."""
+
+    def __init__(self, X: np.ndarray):
+        check_shape(X.shape)
+        dtype = working_dtype(X.dtype)
+        self.X = X
+        self.slow_to_read = on_disk(X) and X.nbytes > physical_memory() / 2
+        self.as_it_is = X.dtype == dtype and X.dtype.isnative and X.flags.c_contiguous and X.flags.aligned
+        rows = X.shape[0] if self.as_it_is else rows_that_fit(X.shape[1], dtype)
+        self.columnwise = abs(X.strides[1]) > abs(X.strides[0])
+        run = columnwise_run(X.dtype) if self.columnwise else 1
+        super().__init__((X.shape[0], X.shape[1]), dtype, rows, self._convert, None if on_disk(X) else run)
+
+    def _convert(self, rows: Numbers) -> np.ndarray:
+        return self.X if self.as_it_is else np.ascontiguousarray(self.X[rows], dtype=self.dtype)
+
+    def transposed(self) -> Source:
+        """The transposed view of the array."""
+        return ArraySource(self.X.T)
+
+
+def sparse_source(X: Any) -> Source:
+    """Return a scipy sparse matrix or array as a source; formats other than CSR and CSC become CSR."""
+    check_shape(X.shape)
+    working_dtype(X.dtype)
+    if X.format in ("csr", "csc", "bsr"):
+        check_indices(X)
+    if X.format not in ("csr", "csc"):
+        X = X.tocsr()
+    parts = (X.data[: X.nnz], X.indices[: X.nnz], X.indptr)  # scipy allows room behind the last entry
+    if len(X.data) > X.nnz or not all(part.flags.c_contiguous for part in parts):
+        X = type(X)(tuple(np.ascontiguousarray(part) for part in parts), shape=X.shape)
+    if X.indptr.dtype != X.indices.dtype:
+        X = type(X)((X.data, X.indices.astype(X.indptr.dtype), X.indptr), shape=X.shape)
+    if not X.has_canonical_format:  # duplicate or unsorted entries: the one case that needs a copy
+        X = X.copy()
+        X.sum_duplicates()
+    return CsrSource(X) if X.format == "csr" else CscSource(X)
+
+
+def check_indices(X: Any) -> None:
+    """Raise unless the index arrays of a compressed matrix fit its shape: compiled code follows them blindly."""
+    rows, columns = X.shape
+    if X.format == "bsr":
+        rows, columns = rows // X.blocksize[0], columns // X.blocksize[1]
+    along, across = (columns, rows) if X.format == "csc" else (rows, columns)
+    indptr, indices = np.asarray(X.indptr), np.asarray(X.indices)
+    if indptr.shape != (along + 1,):
+        raise _damaged(X, f"indptr has {indptr.size} entries, not {along + 1}")
+    if indptr[0] != 0 or (np.diff(indptr) < 0).any():
+        raise _damaged(X, "indptr does not start at 0, or falls")
+    if indptr[-1] > min(len(indices), len(X.data)):
+        raise _damaged(X, f"indptr ends at {indptr[-1]}, but there are {len(indices)} indices and {len(X.data)} values")
+    used = indices[: indptr[-1]]
+    if used.size and used.view(f"u{used.itemsize}").max() >= across:  # a negative index is a large unsigned one
+        wrong = used[(used < 0) | (used >= across)][0]
+        raise _damaged(X, f"an index is {wrong}, but it must lie in 0..{across - 1}")
+
+
+def _damaged(X: Any, what: str) -> DataError:
+    return DataError(f"X is a damaged {X.format} matrix of shape {X.shape}: {what}. Build it again, from COO triplets say.")
+
+
+class CsrSource(ConvertedSource):
+    """A CSR matrix: one block where it is float32 or float64, else the values are converted block by block."""
+
+    sparse = True
+    columnwise = False
+    wide_at = SPARSE_WIDE_AT
+
+    def __init__(self, X: Any):
+        dtype = working_dtype(X.dtype)
+        self.X = X
+        self.as_it_is = X.dtype == dtype and X.dtype.isnative
+        per_row = max(1, X.nnz // X.shape[0])
+        rows = X.shape[0] if self.as_it_is else rows_that_fit(per_row, dtype)
+        super().__init__((X.shape[0], X.shape[1]), dtype, rows, self._convert)
+
+    @property
+    def entries(self) -> int:
+        """Number of stored entries."""
+        return int(self.X.nnz)
+
+    def _convert(self, rows: Numbers) -> Any:
+        X = self.X
+        if self.as_it_is:
+            return X
+        if not isinstance(rows, slice):
+            return X[rows].astype(self.dtype)
+        lo, hi = X.indptr[rows.start], X.indptr[rows.stop]
+        parts = (X.data[lo:hi].astype(self.dtype), X.indices[lo:hi], X.indptr[rows.start : rows.stop + 1] - lo)
+        return sp.csr_array(parts, shape=(rows.stop - rows.start, X.shape[1]))
+
+    def without_empty_columns(self, least_saving: float) -> tuple[Source, np.ndarray | None]:
+        """The matrix without its empty columns: the columns of all entries are numbered anew."""
+        X, d = self.X, self.shape[1]
+        if d * least_saving <= LOOK_FOR_EMPTY * X.indices.nbytes:
+            return self, None
+        used = np.zeros(d, bool)
+        used[X.indices] = True
+        kept = np.flatnonzero(used)
+        if (d - len(kept)) * least_saving <= X.indices.nbytes:
+            return self, None
+        number = np.cumsum(used, dtype=X.indices.dtype)
+        number -= 1
+        return CsrSource(sp.csr_array((X.data, number[X.indices], X.indptr), shape=(X.shape[0], len(kept)))), kept
+
+    def transposed(self) -> Source:
+        """The transposed matrix, which is CSC."""
+        return CscSource(self.X.T)
+
+
+class CscSource(ConvertedSource):
+    """A CSC matrix: rows are gathered into CSR blocks."""
+
+    sparse = True
+    columnwise = True
+    wide_at = SPARSE_WIDE_AT
+
+    def __init__(self, X: Any):
+        self.X = X
+        dtype = working_dtype(X.dtype)
+        super().__init__((X.shape[0], X.shape[1]), dtype, -(-X.shape[0] // CSC_BLOCKS), self._convert)
+
+    @property
+    def entries(self) -> int:
+        """Number of stored entries."""
+        return int(self.X.nnz)
+
+    def _convert(self, rows: Numbers) -> Any:
+        return self.X[rows].tocsr().astype(self.dtype, copy=False)
+
+    def without_empty_columns(self, least_saving: float) -> tuple[Source, np.ndarray | None]:
+        """The matrix without its empty columns: the entries stay, the list of columns gets shorter."""
+        X = self.X
+        kept = np.flatnonzero(np.diff(X.indptr))
+        if (self.shape[1] - len(kept)) * least_saving <= X.indptr.nbytes:
+            return self, None
+        indptr = np.append(X.indptr[kept], X.indptr[-1])
+        return CscSource(sp.csc_array((X.data, X.indices, indptr), shape=(X.shape[0], len(kept)))), kept
+
+    def transposed(self) -> Source:
+        """The transposed matrix, which is CSR."""
+        return CsrSource(self.X.T)

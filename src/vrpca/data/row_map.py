@@ -1,0 +1,146 @@
+"""How rows of the data become rows of Z: centring, scaling and weights as one map.
+
+``z_i = a_i (x_i * s - b_i m)``, with the column scale s, the shift m, the row scale a (times one unit) and the row shift b.
+The kernels apply the map on the fly (`RowMap.rows`); `MappedRows` is its arithmetic in NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from vrpca import kernels
+from vrpca.errors import DataError
+
+# Beyond this, squares of raw entries could overflow or vanish in float32: the unit goes into the column scale then.
+EXTREME_UNIT = 1e12
+
+
+class RowMap:
+    """The parts of the map; None stands for ones (for the shift: no shift).
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        The type of the data. The kernels take the column scale in it.
+    col_scale, shift, row_scale, row_shift : numpy.ndarray or None
+        The arrays s, m, a and b, in double precision.
+    unit : float
+        A factor of all rows.
+    """
+
+    def __init__(
+        self,
+        dtype: np.dtype,
+        col_scale: np.ndarray | None = None,
+        shift: np.ndarray | None = None,
+        row_scale: np.ndarray | None = None,
+        row_shift: np.ndarray | None = None,
+        unit: float = 1.0,
+    ):
+        self.dtype, self.unit = dtype, unit
+        self.col_scale, self.shift, self.row_scale, self.row_shift = col_scale, shift, row_scale, row_shift
+        self._rounded = _rounded(dtype, col_scale, shift)
+        self._last: tuple[int, Any, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_last": None}  # rows of the kernels cannot be pickled, and can be made again
+
+    def rows(self, where: slice | np.ndarray, X: Any) -> Any:
+        """The mapped rows of a block, as the kernels take them."""
+        a, b = (None if part is None else part[where] for part in (self.row_scale, self.row_shift))
+        return kernels.make_rows(X, *self._rounded, a, b, self.unit)
+
+    def rows_of_block(self, start: int, X: Any) -> Any:
+        """The same for consecutive rows. The last ones are kept: a source in memory hands out one block every time."""
+        if self._last is None or self._last[1] is not X or self._last[0] != start:
+            self._last = (start, X, self.rows(slice(start, start + X.shape[0]), X))
+        return self._last[2]
+
+    def cut(self, where: slice | np.ndarray) -> RowMap:
+        """The map of some of the rows."""
+        a, b = (None if part is None else part[where] for part in (self.row_scale, self.row_shift))
+        return RowMap(self.dtype, self.col_scale, self.shift, a, b, self.unit)
+
+    def normalised(self, unit: float, d: int) -> RowMap:
+        """The map with a unit; an extreme one goes into the column scale and the shift."""
+        if 1 / EXTREME_UNIT < unit < EXTREME_UNIT:
+            return RowMap(self.dtype, self.col_scale, self.shift, self.row_scale, self.row_shift, unit)
+        scale = np.full(d, unit) if self.col_scale is None else self.col_scale * unit
+        shift = None if self.shift is None else self.shift * unit
+        return RowMap(self.dtype, scale, shift, self.row_scale, self.row_shift)
+
+
+def _rounded(
+    dtype: np.dtype, exact: np.ndarray | None, shift: np.ndarray | None
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The column scale in the data's type, and the shift that goes with its rounded numbers: means must cancel."""
+    if exact is None:
+        return None, shift
+    with np.errstate(over="ignore"):
+        scale = exact.astype(dtype)
+    if not np.isfinite(scale).all():
+        raise DataError(f"X, or one of its columns, is too small for {dtype}: multiply it by a power of ten.")
+    if shift is None:
+        return scale, None
+    return scale, shift * np.divide(scale, exact, out=np.ones_like(exact), where=exact != 0)
+
+
+class MappedRows:
+    """A few mapped rows Z in NumPy: formed where X is dense, implicit where it is sparse.
+
+    The arithmetic is done in the type of X.
+    """
+
+    def __init__(self, X: Any, row_map: RowMap, where: slice = slice(None)):
+        dtype = X.dtype
+        a, b = (None if part is None else part[where] for part in (row_map.row_scale, row_map.row_shift))
+        parts = (row_map.col_scale, row_map.shift, a, b)
+        s, m, a, b = (None if part is None else part.astype(dtype) for part in parts)
+        self.sparse = sp.issparse(X)
+        self.shift = m
+        a = np.full(X.shape[0], row_map.unit, dtype) if a is None else a * dtype.type(row_map.unit)
+        self.weight = a if b is None else a * b
+        if self.sparse:
+            X = sp.diags_array(a) @ X
+            self.X = sp.csr_array(X if s is None else X @ sp.diags_array(s))
+            return
+        Z = X if s is None else X * s
+        if m is not None:
+            Z = Z - (m if b is None else np.outer(b, m))
+            self.shift = None
+        self.X = Z * a[:, None]
+
+    def times(self, B: np.ndarray) -> np.ndarray:
+        """``Z B^T``."""
+        out = np.asarray(self.X @ B.T)
+        return out if self.shift is None else out - np.outer(self.weight, B @ self.shift)
+
+    def gram(self) -> np.ndarray:
+        """``Z Z^T``."""
+        if not self.sparse:
+            return self.X @ self.X.T
+        out = (self.X @ self.X.T).toarray()
+        if self.shift is not None:
+            along = np.outer(self.X @ self.shift, self.weight)
+            out = out - along - along.T + np.outer(self.weight, self.weight) * (self.shift @ self.shift)
+        return out
+
+    def combined(self, Y: np.ndarray) -> np.ndarray:
+        """``Y^T Z``."""
+        if not self.sparse:
+            return Y.T @ self.X
+        out = np.ascontiguousarray((self.X.T @ Y).T)
+        return out if self.shift is None else out - np.outer(Y.T @ self.weight, self.shift)
+
+    def square(self) -> np.ndarray:
+        """``Z^T Z``."""
+        if not self.sparse:
+            return self.X.T @ self.X
+        out = (self.X.T @ self.X).toarray()
+        if self.shift is not None:
+            along = np.outer(self.X.T @ self.weight, self.shift)
+            out += (self.weight @ self.weight) * np.outer(self.shift, self.shift) - along - along.T
+        return out

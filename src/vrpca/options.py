@@ -1,0 +1,253 @@
+"""The options that the functions and estimators share: their defaults, and what is wrong with those that are given."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, TypedDict
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from vrpca.errors import OptionError
+from vrpca.history import Record
+
+SOLVERS = ("vr", "oja", "power", "hybrid", "krylov", "accelerated", "gram")  # vrpca.solvers has their classes
+STEP_RULES = ("auto", "paper", "theory")
+
+
+@dataclass(frozen=True)
+class Theory:
+    """What Theorem 1 asks for, with its unnamed constants set to `c`.
+
+    Attributes
+    ----------
+    gap : float
+        The eigengap lambda between the first two eigenvalues of A, in the units of the data.
+    delta : float
+        Failure probability per epoch.
+    epsilon : float
+        Wanted accuracy, ``1 - <w, v_1>^2``.
+    r : float or None
+        Largest squared row norm; measured by one pass if None.
+    c : float
+        The theorem's constants c_1 and c_2, which the paper leaves open.
+    """
+
+    gap: float
+    delta: float = 0.1
+    epsilon: float = 1e-8
+    r: float | None = None
+    c: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("delta", "epsilon"):
+            if not 0 < getattr(self, name) < 1:
+                raise OptionError(f"{name}={getattr(self, name)} must lie in (0, 1).")
+        if not (self.gap > 0 and self.c > 0 and (self.r is None or self.r > 0)):
+            raise OptionError(f"gap={self.gap}, c={self.c} and r={self.r} must be positive.")
+
+    def plan(self, r: float) -> tuple[float, int, int]:
+        """Step size, epoch length and number of epochs: equation (thmcondme) of the paper, with equality.
+
+        >>> eta, m, epochs = Theory(gap=0.1, delta=0.1, epsilon=1e-8).plan(r=1.0)
+        >>> round(eta, 6), m, epochs
+        (0.001, 29958, 7)
+        """
+        eta = self.c * self.delta**2 * self.gap / r**2
+        m = math.ceil(self.c * math.log(2 / self.delta) / (eta * self.gap))
+        epochs = math.ceil(math.log(1 / self.epsilon) / math.log(2 / self.delta))
+        return eta, m, epochs
+
+
+class SolveOptions(TypedDict, total=False):
+    """The fields of `Options`, as type checkers want them for the keywords of `svd` and `pca`."""
+
+    solver: str
+    tol: float
+    max_passes: float
+    max_seconds: float | None
+    oversample: int | None
+    step: float | str
+    theory: Theory | None
+    epoch_length: int | None
+    sampling: str
+    control: str | None
+    deflate: bool
+    restarts: int
+    cost: str
+    certificate: str
+    failure_probability: float
+    n_threads: int | None
+    random_state: int | np.random.RandomState | np.random.Generator | None
+    callback: Callable[[Record], Any] | None
+    verbose: bool
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options that `svd`, `pca`, `PCA` and `TruncatedSVD` share, checked; `PCA` describes them."""
+
+    solver: str = "auto"
+    tol: float = 1e-8
+    max_passes: float = 100
+    max_seconds: float | None = None
+    oversample: int | None = None
+    step: float | str = "auto"
+    theory: Theory | None = None
+    epoch_length: int | None = None
+    sampling: str = "uniform"
+    control: str | None = None
+    deflate: bool = False
+    restarts: int = 1
+    cost: str = "auto"
+    certificate: str = "estimated"
+    failure_probability: float = 1e-6
+    n_threads: int | None = None
+    random_state: int | np.random.RandomState | np.random.Generator | None = None
+    callback: Callable[[Record], Any] | None = None
+    verbose: bool = False
+
+    @classmethod
+    def given(cls, options: SolveOptions) -> Options:
+        """The options with defaults filled in, or an error that names the one that is wrong."""
+        unknown = set(options) - set(names())
+        if unknown:
+            raise TypeError(f"Unknown option {sorted(unknown)[0]!r}; the options are {', '.join(names())}.")
+        return cls(**options)
+
+    def __post_init__(self) -> None:
+        self._one_of("solver", ("auto", *SOLVERS))
+        self._one_of("cost", ("auto", "time", "passes"))
+        self._one_of("certificate", ("estimated", "probabilistic"))
+        self._number("tol", 0)
+        self._number("max_passes", 1)
+        self._integer("restarts", 1, optional=False)
+        self._integer("oversample", 0)
+        self._integer("n_threads", 1)
+        failure, seconds = self.failure_probability, self.max_seconds
+        if not is_real(failure) or not 0 < failure < 1:
+            raise OptionError(f"failure_probability={failure!r} must lie in (0, 1).")
+        if seconds is not None and (not is_real(seconds) or not seconds > 0):
+            raise OptionError(f"max_seconds={seconds!r} must be a positive number or None.")
+        if self.callback is not None and not callable(self.callback):
+            raise OptionError(f"callback={self.callback!r} must be a function that takes a Record, or None.")
+        self._check_epochs()
+        self._check_step()
+
+    def _check_epochs(self) -> None:
+        m = self.epoch_length
+        if self.deflate and self.solver not in ("auto", "vr"):
+            raise OptionError(f"deflate=True goes with solver='vr', not with {self.solver!r}.")
+        if self.sampling not in ("uniform", "norm"):
+            raise OptionError(f"sampling={self.sampling!r} is not known: use 'uniform' or 'norm'.")
+        if self.control not in (None, "difference", "projection"):
+            raise OptionError(f"control={self.control!r} is not known: use 'difference', 'projection' or None.")
+        if m is not None and not (is_integer(m) and m >= 1):
+            raise OptionError(f"epoch_length={m!r} must be a positive integer or None.")
+
+    def _check_step(self) -> None:
+        step, rules = self.step, f"a positive number, or one of {', '.join(STEP_RULES)}"
+        if isinstance(step, str) and step not in STEP_RULES:
+            raise OptionError(f"step={step!r} is not known: give {rules}.")
+        if not isinstance(step, str) and not (is_real(step) and 0 < step < math.inf):
+            raise OptionError(f"step={step!r} must be {rules}.")
+        if step == "theory" and (self.deflate or self.solver not in ("auto", "vr", "hybrid")):
+            raise OptionError("step='theory' is about Algorithm 1: use solver='vr' or 'hybrid', without deflate.")
+        if step == "theory" and self.theory is None:
+            raise OptionError(
+                "step='theory' needs the quantities of Theorem 1: pass theory=vrpca.Theory(gap=..., delta=...)."
+            )
+
+    def check_width(self, width: int) -> None:
+        """Raise where the options do not allow a block of so many columns."""
+        if self.step == "theory" and width != 1:
+            raise OptionError(
+                "step='theory' is Theorem 1, which is about one component: use n_components=1, without oversample."
+            )
+
+    @property
+    def needs_norms(self) -> bool:
+        """Whether the norms of all rows have to be read."""
+        return self.sampling == "norm" or (self.theory is not None and self.step == "theory" and self.theory.r is None)
+
+    def _one_of(self, name: str, known: tuple[str, ...]) -> None:
+        value = getattr(self, name)
+        if value not in known:
+            *others, last = (repr(value) for value in known)
+            raise OptionError(f"{name}={value!r} is not known: use {', '.join(others)} or {last}.")
+
+    def _number(self, name: str, least: float) -> None:
+        value = getattr(self, name)
+        if not is_real(value) or not float(value) >= least:
+            raise OptionError(f"{name}={value!r} must be a number, at least {least}.")
+
+    def _integer(self, name: str, least: int, optional: bool = True) -> None:
+        value = getattr(self, name)
+        if not (optional and value is None) and not (is_integer(value) and value >= least):
+            raise OptionError(f"{name}={value!r} must be an integer, at least {least}.")
+
+
+def names() -> tuple[str, ...]:
+    """The names of all options."""
+    return tuple(field.name for field in fields(Options))
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a real number, and not a truth value."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is a whole number, and not a truth value."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def check_k(k: int | float | None, shape: tuple[int, int]) -> bool:
+    """Check the number of components; return whether it is a fraction of the variance."""
+    largest = min(shape)
+    if k is None:
+        return False
+    if is_integer(k):
+        if not 1 <= k <= largest:
+            raise OptionError(
+                f"n_components={k} must be between 1 and min(n_samples, n_features)={largest}: X has shape {shape}."
+            )
+        return False
+    if is_real(k) and 0 < k < 1:
+        return True
+    raise OptionError(f"n_components={k!r} must be an integer, a fraction in (0, 1), or None.")
+
+
+def check_weights(weights: Any, n: int) -> np.ndarray | None:
+    """Return the sample weights as an array of n non-negative finite numbers, or None."""
+    if weights is None:
+        return None
+    weights = np.asarray(weights)
+    if weights.dtype.kind not in "fiub":
+        raise OptionError(f"sample_weight has entries of type {weights.dtype}: pass one real number per row.")
+    weights = weights.astype(np.float64)
+    if weights.ndim == 0:
+        weights = np.full(n, float(weights))
+    if weights.shape != (n,):
+        raise OptionError(f"sample_weight.shape == {weights.shape}, expected {(n,)}: one weight per row.")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise OptionError("sample_weight must hold finite numbers that are not negative.")
+    if not weights.any():
+        raise OptionError("sample_weight is zero everywhere: at least one row must count.")
+    if weights.sum() < 2:  # proportions, not numbers of rows
+        weights *= np.count_nonzero(weights) / weights.sum()
+    return weights
+
+
+def as_generator(random_state: Any) -> np.random.Generator:
+    """A Generator from anything that scikit-learn takes as `random_state`, or from a Generator."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None:
+        return np.random.default_rng()
+    if isinstance(random_state, numbers.Integral):
+        return np.random.default_rng(int(random_state))
+    return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1, size=4))

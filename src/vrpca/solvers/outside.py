@@ -1,0 +1,237 @@
+"""What is known of A on W's complement: how large an eigenvalue the answer may have missed.
+
+- `Probe` follows one vector outside W, a column of the products that are made anyway.
+- `estimate_outside` turns a Ritz value and its residual into an estimate.
+- `RandomSearch` is a block Krylov search of its own, with a bound that fails with a known probability.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vrpca.data.view import View
+from vrpca.solvers.search_space import SearchSpace
+
+PIECE = 4096  # entries of the probe's vectors that are replaced at a time: 6 rows of float32 take 96 kB of cache
+TRUSTED = 3  # products before an estimate is believed at all: the first ones from a random start say little
+STARTS = 8  # random vectors of a random search: they fill a panel of the kernels
+MOST = 40  # products of a random search: its bound is then within 2% of the Ritz value (d = 1e6, failure 1e-6)
+
+
+def estimate_outside(value: float, residual: float, products: int, theta: np.ndarray, share: float = 1.0) -> float:
+    """Estimate of lambda_max outside W: Ritz value plus residual, never above the trace that W leaves (tr A = 1).
+
+    A young residual counts more than once. `share` is the part of the vectors that one product follows.
+    """
+    left = max(0.0, 1.0 - float(theta.sum()))
+    young = products < TRUSTED or products * share < 1
+    return left if young else min(value + residual * (1 + TRUSTED / (products * share)), left)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Estimates the largest eigenvalue of A on the complement of W, one extra column per pass.
+
+    A locally optimal conjugate gradient iteration (Knyazev 2001) on one vector from a random start: the span S of the
+    current vector, the last direction and the residual is searched, and only the residual needs a product with A.
+    W is taken out of them by way of small matrices, in the precision of the data: an estimate needs no more.
+
+    Attributes
+    ----------
+    pairs : numpy.ndarray
+        Rows: vector, direction, residual; and their images. Those that are not there yet are zero. The next probe takes
+        this array over.
+    value, residual : float
+        The Ritz value, and the length of its residual.
+    products : int
+        How many products it has seen.
+    """
+
+    pairs: np.ndarray
+    value: float = 0.0
+    residual: float = np.inf
+    products: int = 0
+
+    @classmethod
+    def random(cls, d: int, dtype: np.dtype, rng: np.random.Generator) -> Probe:
+        """A probe that starts from a random vector."""
+        probe = cls(np.zeros((6, d), dtype))
+        rng.standard_normal(out=probe.column, dtype=dtype)
+        probe.column[:] /= np.linalg.norm(probe.column)
+        return probe
+
+    @property
+    def column(self) -> np.ndarray:
+        """What is to be multiplied by A next."""
+        return self.pairs[2]
+
+    def updated(self, image: np.ndarray, W: np.ndarray, U: np.ndarray, theta: np.ndarray) -> Probe:
+        """The probe after ``image = A column``, for the current W and U = A W; it has the next column."""
+        products = self.products + 1
+        self.pairs[5] = image
+        S = self.pairs[:3]
+        G = np.array([[float(s @ b) for b in self.pairs] for s in S])
+        C, D = (S @ W).astype(float), (S @ U).astype(float)  # S' = S - C W^T, A S' = A S - C U^T
+        M = G[:, :3] - C @ C.T
+        H = G[:, 3:] - C @ D.T - D @ C.T + (C * theta) @ C.T
+        eps = float(np.finfo(W.dtype).eps)
+        T, values = _leading_pairs(M, H, eps)
+        if T is None:  # nothing is left outside W
+            self.pairs[[0, 1, 3, 4]] = 0
+            return Probe(self.pairs, 0.0, 0.0, products)
+        value = float(values[0])
+        if value > 2 * max(0.0, 1 - float(theta.sum())) + eps:  # tr A = 1: the images have drifted
+            return self._begun_again()
+        residual = self._combine(C, D, W, U, theta, value, _kept(T[:, 0], M, eps))
+        return Probe(self.pairs, value, residual, products)
+
+    def _begun_again(self) -> Probe:
+        """Begin again with the vector's own product: images that are combined again and again lose what they are."""
+        self.column[:] = self.pairs[0]
+        self.pairs[[0, 1, 3, 4]] = 0
+        return Probe(self.pairs)
+
+    def _combine(
+        self,
+        C: np.ndarray,
+        D: np.ndarray,
+        W: np.ndarray,
+        U: np.ndarray,
+        theta: np.ndarray,
+        value: float,
+        Y: np.ndarray,
+    ) -> float:
+        """New vectors ``Y S'`` and their images, and the residual of the first one: return its length.
+
+        All rows are replaced piece by piece, within the cache.
+        """
+        y, c = Y[0], Y[0] @ C
+        of_pairs, of_W, of_U = np.zeros((5, 6)), np.zeros((5, len(theta))), np.zeros((5, len(theta)))
+        of_pairs[:2, :3] = of_pairs[3:, 3:] = Y
+        of_W[:2] = of_U[3:] = -Y @ C
+        of_pairs[2] = np.append(-value * y, y)
+        of_W[2] = value * c - (y @ D - c * theta)  # the image's part in W's span goes, too
+        of_U[2] = -c
+        of_pairs, of_W, of_U = (M.astype(W.dtype) for M in (of_pairs, of_W, of_U))
+        for j in range(0, len(W), PIECE):
+            piece = self.pairs[:, j : j + PIECE]
+            new = of_pairs @ piece
+            new += _times_tall(of_W, W[j : j + PIECE])
+            new += _times_tall(of_U, U[j : j + PIECE])
+            piece[:5] = new
+        residual = float(np.linalg.norm(self.column))
+        if residual > 0:
+            self.column[:] /= self.column.dtype.type(residual)
+        return residual
+
+    def bound(self, theta: np.ndarray) -> float:
+        """Estimate of lambda_max outside W."""
+        return estimate_outside(self.value, self.residual, self.products, theta)
+
+
+def _leading_pairs(M: np.ndarray, H: np.ndarray, eps: float) -> tuple[np.ndarray | None, np.ndarray]:
+    """Ritz vectors (as coefficients) and values, largest first, for Gram matrix M and projected operator H.
+
+    The vectors had length 1 before W was taken out of them. Vectors that rounding could have left are dropped, and so are
+    vectors that the others span.
+    """
+    square = np.diag(M)
+    keep = square > 100 * eps
+    if not keep.any():
+        return None, np.zeros(0)
+    inverse = np.where(keep, 1 / np.sqrt(np.where(keep, square, 1.0)), 0.0)
+    w, Q = np.linalg.eigh(M * np.outer(inverse, inverse))
+    good = w > max(1e-6, 100 * eps)
+    T = inverse[:, None] * Q[:, good] / np.sqrt(w[good])
+    values, Y = np.linalg.eigh(T.T @ (H + H.T) @ T / 2)
+    return T @ Y[:, ::-1], values[::-1]
+
+
+def _times_tall(L: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """``L W^T``; BLAS is slow at outer products of long vectors."""
+    return np.outer(L, W) if W.shape[1] == 1 else L @ W.T
+
+
+def _kept(y: np.ndarray, M: np.ndarray, eps: float) -> np.ndarray:
+    """Coefficients of the new vector and, at length 1, of the direction it was reached by (all but the old vector).
+
+    A direction that is nothing but rounding becomes zero.
+    """
+    step = np.append(0.0, y[1:])
+    square = step @ M @ step
+    there = square > 100 * eps * (step**2 @ np.diag(M))
+    return np.vstack([y, step / np.sqrt(square) if there else np.zeros_like(step)])
+
+
+class Complement:
+    """A on the complement of W's columns."""
+
+    def __init__(self, view: View, W: np.ndarray):
+        self.view, self.W = view, W
+        self.d, self.dtype, self.support = view.d, view.dtype, view.support
+
+    def outside(self, V: np.ndarray) -> np.ndarray:
+        """V without its part in W's span."""
+        for _ in range(2):
+            V = V - self.W @ (self.W.T @ V)
+        return V
+
+    def product(self, W: np.ndarray, P: None = None, out: np.ndarray | None = None) -> np.ndarray:
+        """Return ``(I - W W^T) A (I - W W^T) V``, in `out` if given."""
+        U = self.outside(self.view.product(np.ascontiguousarray(self.outside(W)), P, out))
+        if out is None:
+            return U
+        out[...] = U
+        return out
+
+
+class RandomSearch:
+    """A block Krylov search of W's complement from random vectors; every step is one pass.
+
+    Lanczos iteration from a random vector finds the largest eigenvalue of a positive semidefinite matrix of order d to a
+    relative error eps within q steps but for a probability of ``1.648 sqrt(d) exp(-sqrt(eps) (2 q - 1))`` (Kuczynski and
+    Wozniakowski 1992, theorem 4.2). A block of b random vectors searches the spans of b independent runs, all of which
+    would have to fail.
+    """
+
+    def __init__(self, view: View, W: np.ndarray, failure: float, rng: np.random.Generator):
+        self.operator = Complement(view, W)
+        self.dimension = max(1, view.d - W.shape[1])
+        self.failure = failure
+        self.starts = min(STARTS, self.dimension)
+        self.space = SearchSpace(self.operator, self.starts, MOST * self.starts)
+        V = rng.standard_normal((view.d, self.starts)).astype(view.dtype)
+        if view.support is not None:
+            V[~view.support] = 0
+        self.next = self.space.new_directions(np.ascontiguousarray(self.operator.outside(V).T), rng)
+        self.rng = rng
+        self.steps = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there is no room for another step."""
+        return self.steps >= MOST or not len(self.next)
+
+    def step(self) -> None:
+        """Multiply the last block."""
+        old = self.space.size
+        self.space.expand(self.next)
+        self.steps += 1
+        self.next = self.space.new_directions(self.space.AS[old : self.space.size].copy(), self.rng)
+
+    def ceiling(self) -> float:
+        """What lambda_max on the complement does not exceed, but for the failure probability of all steps together."""
+        sure = math.log(1.648 * math.sqrt(self.dimension)) - math.log(self.failure / MOST) / self.starts
+        error = (sure / (2 * self.steps - 1)) ** 2 if self.steps else 1.0
+        return float(self.space.theta[0]) / (1 - error) if error < 1 else math.inf
+
+    def above(self, value: float) -> bool:
+        """Whether something larger has been found, and not only by rounding."""
+        return self.steps > 0 and float(self.space.theta[0]) > value * (1 + 1e-6)
+
+    def leader(self) -> np.ndarray:
+        """The vector of the largest Ritz value, as a column."""
+        return self.space.vectors(1).T
