@@ -5,8 +5,8 @@ from vrpca.data.source import Source
 from vrpca.decomposition import Decomposition, pca, svd
 from vrpca.errors import DataError, Interrupted, OptionError
 from vrpca.estimators import PCA, TruncatedSVD
-from vrpca.model_io import load, save
 from vrpca.history import Record, Status
+from vrpca.model_io import load, save
 from vrpca.options import Theory
 
 __version__ = "0.1.0"

@@ -12,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from vrpca.certificate import Certificate, certify
 from vrpca.data.first_pass import Moments, column_moments
-from vrpca.data.source import Source, as_source
+from vrpca.data.open import as_source
+from vrpca.data.source import Source
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError, OptionError
 from vrpca.options import as_generator, check_weights

@@ -13,8 +13,8 @@ from vrpca.data.open import as_source, is_path
 from vrpca.decomposition import Decomposition, pca, svd
 from vrpca.errors import Interrupted
 from vrpca.history import Record
-from vrpca.scores import scores
 from vrpca.options import SolveOptions, Theory, names
+from vrpca.scores import scores
 from vrpca.sklearn_callbacks import CallbackSupportMixin, fit_task, with_callbacks
 
 T = TypeVar("T")

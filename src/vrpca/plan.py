@@ -147,8 +147,8 @@ def accelerated_seconds(task: Task) -> float:
 def too_slow(task: Task, history: Sequence[Record], last_call: float) -> bool:
     """Whether what is left to do, at the rate of the last step, takes longer than all of `gram`.
 
-    It counts steps, not seconds, so that a seed gives the same answer on a busy machine. After `last_call` passes, `gram`
-    would be too late.
+    It counts steps, not seconds, so that a seed gives the same answer on a busy machine. After `last_call` passes,
+    `gram` would be too late.
     """
     worth = gram_seconds(task) / pass_seconds(task)  # passes of `accelerated` that take as long as forming A
     record = history[-1]

@@ -1,7 +1,7 @@
 """Runs: the loop that leads a solver from step to step, restarts, fractions of the variance, and proofs.
 
-The loop owns stopping, the history, recovery from bad steps, callbacks and interruption. `Budget` alone counts passes and
-seconds.
+The loop owns stopping, the history, recovery from bad steps, callbacks and interruption. `Budget` alone counts passes
+and seconds.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -26,12 +25,16 @@ from vrpca.progress import progress_bar
 from vrpca.solvers import Solver
 from vrpca.solvers.base import State
 from vrpca.solvers.outside import RandomSearch
-from vrpca.solvers.snapshot import Snapshot, taken_again
+from vrpca.solvers.snapshot import Landmark, taken_again
+from vrpca.solvers.steps import NO_STEP
 
 DIVERGED = "the steps diverged, and the step size is fixed"
 PATIENCE = 5  # records without any progress, at the level of rounding, after which a run has stalled
 LONG_PATIENCE = 20  # the same near that level, where the bound may still creep
-AT_ROUNDING, NEAR_ROUNDING = 4, 32  # residuals up to so many times the rounding of a product are at, or near, that level
+AT_ROUNDING, NEAR_ROUNDING = (
+    4,
+    32,
+)  # residuals up to so many times the rounding of a product are at, or near, that level
 MONOTONE = 100  # the objective may fall by so many eps before a step counts as bad
 SEARCHES = 4  # random searches for what an answer has missed, at most
 ENDS_EVERYTHING = (Status.INTERRUPTED, Status.STOPPED, Status.SECONDS)
@@ -93,7 +96,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run found; `P` is ``Z W``, where it is known, and `gave_up` says that the run was ended early on purpose."""
+    """What a run found. `P` is ``Z W``, where it is known; `gave_up` says that the run was told to stop early."""
 
     state: State
     P: np.ndarray | None
@@ -184,7 +187,7 @@ class Run:
         """The state of the next step. The run lets go of it, so that the step can free what it has used."""
         state, self.state, self.at_best = self.state, None, False
         if state is None:
-            assert isinstance(self.best, Snapshot) and isinstance(self.failed, Snapshot)
+            assert isinstance(self.best, Landmark) and isinstance(self.failed, Landmark)
             state = taken_again(self.view, self.best, self.failed)
         return state
 
@@ -198,12 +201,11 @@ class Run:
         step = state.step
         change = state.objective(self.k) / self.best.objective(self.k) - 1 if state.finite else -np.inf
         rounding = MONOTONE * np.finfo(self.view.dtype).eps
-        if change >= (0.0 if step is not None and step.noisy else -rounding) or (step is None and state.finite):
+        if change >= (0.0 if step.noisy else -rounding) or (step is NO_STEP and state.finite):
             self.state, self.best, self.at_best = state, state.light(), True
             return ""
         what = "the objective fell" if state.finite else "the steps diverged"
-        too_long = step is not None and not (step.noisy and state.finite)
-        if too_long and step is not None and step.adaptive:
+        if step.adaptive and not (step.noisy and state.finite):
             self.failed = state.light()
             return f"{what}: back to the last snapshot with half the step"
         self.state = state if state.finite else None
@@ -244,7 +246,7 @@ class Run:
         return None if self.budget.in_time else Status.SECONDS
 
     def _passes_of_next_step(self) -> float:
-        """A step, and one pass more if the best state has to be read again: to go on from it, or for its projections."""
+        """A step, and one pass more if the best state has to be read again: to go on from it, or for its P."""
         without_P = self.job.projections and (self.state is None or self.state.P is None)
         again = 1 if without_P or not self.at_best else 0
         return self.solver.passes(self.view, self.job.first_pass).step + again

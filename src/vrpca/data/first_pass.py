@@ -1,8 +1,8 @@
 """The first pass: mean and variance of every column, and whatever a solver wants summed up along with them.
 
-`MomentSum` accumulates the moments: weighted, shifted, and safe from overflow. Its subclasses sum up more from the same
-rows: `gram.GramSum` the matrix A, `product.SampleProductSum` the product of A with a block, `stream.StreamSum` a basis. A
-solver asks for one of them (`Solver.wants`) and receives what it found in the `FirstPass`.
+`MomentSum` accumulates the moments: weighted, shifted, and safe from overflow. Its subclasses sum up more of the same
+rows: `gram.GramSum` the matrix A, `product.SampleProductSum` the product of A with a block, `stream.StreamSum` a
+basis. A solver asks for one of them (`Solver.wants`) and receives what it found in the `FirstPass`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Finding:
     def of_view(
         self, moments: Moments, col_scale: np.ndarray | None, trace: float, support: np.ndarray | None
     ) -> Finding | None:
-        """The finding in the terms of a view with these scales, trace and support; None where rounding has spoilt it."""
+        """The finding in the terms of a view with this scale, trace and support; None where rounding has spoilt it."""
         return self
 
 
@@ -141,7 +141,12 @@ class MomentSum:
             self.M2 += M2
 
     def _add_more(self, X: Any, weight: np.ndarray | None) -> None:
-        """What a subclass sums up besides; `mean` is that of all rows so far, these included."""
+        """What a subclass sums up besides."""
+
+    @property
+    def running_mean(self) -> np.ndarray:
+        """The mean of all rows so far, in the units of the data."""
+        return self.mean / (1.0 if self.factor is None else self.factor)
 
     def merge(self, other: MomentSum) -> None:
         """Take in what another accumulator has seen."""
@@ -184,9 +189,7 @@ def read_first(source: Source, accumulator: MomentSum) -> FirstPass:
     return FirstPass(replace(again.moments, readings=3), None, first.rows_sampled)
 
 
-def column_moments(
-    source: Source, weights: np.ndarray | None, n_threads: int, *, about_zero: bool = False
-) -> Moments:
+def column_moments(source: Source, weights: np.ndarray | None, n_threads: int, *, about_zero: bool = False) -> Moments:
     """The moments alone."""
     return read_first(source, MomentSum(source.shape[1], weights, about_zero, n_threads)).moments
 

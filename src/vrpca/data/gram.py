@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca import kernels
-from vrpca.data.first_pass import Finding, MomentSum, Moments, first_unit
+from vrpca.data.first_pass import Finding, Moments, MomentSum, first_unit
 from vrpca.data.row_map import MappedRows, RowMap
 from vrpca.threads import in_parallel
 
@@ -111,7 +111,7 @@ class GramSum(MomentSum):
         if 1 / MODERATE < self.unit < MODERATE:
             self.unit = 1.0
         self.sparse = few_entries(X)
-        centre = self.mean / self.factor * self.unit
+        centre = self.running_mean * self.unit
         shifted = self.center and not self.sparse and _far_from_zero(centre, X[:HEAD_ROWS] * self.unit)
         self.shift, self.dtype = centre if shifted else np.zeros(len(centre)), X.dtype
 

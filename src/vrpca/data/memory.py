@@ -169,7 +169,9 @@ def check_indices(X: Any) -> None:
 
 
 def _damaged(X: Any, what: str) -> DataError:
-    return DataError(f"X is a damaged {X.format} matrix of shape {X.shape}: {what}. Build it again, from COO triplets say.")
+    return DataError(
+        f"X is a damaged {X.format} matrix of shape {X.shape}: {what}. Build it again, from COO triplets say."
+    )
 
 
 class CsrSource(ConvertedSource):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vrpca import kernels
-from vrpca.data.first_pass import Finding, MomentSum, Moments, first_unit
+from vrpca.data.first_pass import Finding, Moments, MomentSum, first_unit
 from vrpca.data.gram import CANCELS
 from vrpca.data.row_map import RowMap
 from vrpca.linalg import aligned_zeros

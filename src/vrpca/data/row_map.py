@@ -1,7 +1,7 @@
 """How rows of the data become rows of Z: centring, scaling and weights as one map.
 
-``z_i = a_i (x_i * s - b_i m)``, with the column scale s, the shift m, the row scale a (times one unit) and the row shift b.
-The kernels apply the map on the fly (`RowMap.rows`); `MappedRows` is its arithmetic in NumPy.
+``z_i = a_i (x_i * s - b_i m)``, with the column scale s, the shift m, the row scale a (times one unit) and the row
+shift b. The kernels apply the map on the fly (`RowMap.rows`); `MappedRows` is its arithmetic in NumPy.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class StreamSum(MomentSum):
     def _add_more(self, X: Any, weight: np.ndarray | None) -> None:
         self.unit = first_unit(X) if self.unit is None else self.unit
         root = None if weight is None else np.sqrt(weight)
-        mean = self.mean / self.factor if self.center else None
+        mean = self.running_mean if self.center else None
         self.stream.add(X, RowMap(X.dtype, None, mean, root, None, self.unit))
 
     def _merge_more(self, other: StreamSum) -> None:

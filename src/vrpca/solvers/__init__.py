@@ -1,4 +1,4 @@
-"""The solvers, by name. A new one is a file with a subclass of `Solver`, a line in `SOLVERS` and its name in `options`."""
+"""The solvers, by name. A new one is a file with a subclass of `Solver`, and a line in `SOLVERS`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vrpca.solvers.krylov import Krylov
 from vrpca.solvers.oja import Oja
 from vrpca.solvers.power import Power
 from vrpca.solvers.vr import VR
-from vrpca.solvers.vr_block import BlockVR
+from vrpca.solvers.vr_block import variance_reduced
 
 SOLVERS: dict[str, type[Solver]] = {
     "vr": VR,
@@ -31,8 +31,8 @@ def make_solver(name: str, options: Options, width: int, entries: int, d: int) -
         return Deflation(options, width)
     if name == "accelerated":
         return accelerated(options, width, entries, d)
-    if name in ("vr", "hybrid"):
-        vector = width == 1 and options.control != "projection"
-        vr = VR(options, width) if vector else BlockVR(options, width)
-        return Hybrid(options, width, vr) if name == "hybrid" else vr
+    if name == "vr":
+        return variance_reduced(options, width)
+    if name == "hybrid":
+        return Hybrid(options, width, variance_reduced(options, width))
     return SOLVERS[name](options, width)

@@ -1,9 +1,9 @@
 """The solver that wins: one of three ways through the same Krylov spaces, by what the work is going to cost.
 
-- `Streamed`, where reading the data is the cost (disk, cluster): a wide basis streamed from all rows, then wide blocks of
-  residuals.
-- `Sampled`, where arithmetic with the rows is the cost (many rows in memory): a start from a sample, which the first pass
-  multiplies, then blocks as wide as the answer.
+- `Streamed`, where reading the data is the cost (disk, cluster): a wide basis streamed from all rows, then wide blocks
+  of residuals.
+- `Sampled`, where arithmetic with the rows is the cost (many rows in memory): a start from a sample, which the first
+  pass multiplies, then blocks as wide as the answer.
 - `Narrow`, where arithmetic with long vectors is the cost (sparse rows): narrow blocks from a random start.
 """
 
@@ -25,7 +25,7 @@ from vrpca.solvers.lanczos import Lanczos
 from vrpca.solvers.outside import estimate_outside
 from vrpca.solvers.search_space import SearchSpace
 
-# The widths and lengths below were found by trying, on MNIST, RCV1, news20 and generated spectra (`vrpca bench passes`).
+# These widths and lengths were found by trying, on MNIST, RCV1, news20 and generated spectra (`vrpca bench passes`).
 SAMPLE_FRACTION = 0.05  # fraction of the rows sampled for the start
 CASCADE = ((0.4, 5), (1.0, 3))  # (fraction of the sample, products with it): a smaller sample prepares the larger one
 LEAST_SAMPLED = 4  # rows per vector that make a sample worth solving
@@ -169,7 +169,7 @@ def _leading(sample: View, width: int, products: int, W: np.ndarray, rng: np.ran
 class NarrowState(State):
     """The leading Ritz pairs of a Lanczos factorisation, after so many restarts of it.
 
-    `coefficients` are those of the vectors in the first rows of S. They are combined when asked for: most states never are.
+    `coefficients` are those of the vectors in the first rows of S. They are combined when asked for: few states are.
     """
 
     space: Lanczos
@@ -182,7 +182,7 @@ class NarrowState(State):
         return (self.space.combined(self.coefficients) if current else self.space.leading).T
 
 
-class Narrow(Solver):
+class Narrow(Solver[NarrowState]):
     """Each pass multiplies the next narrow block of the Krylov space."""
 
     width_for = staticmethod(accelerated_width)

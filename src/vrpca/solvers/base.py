@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from vrpca.data.source import Source
 from vrpca.data.view import Problem, View
 from vrpca.linalg import aligned_zeros, orthonormalise
 from vrpca.options import Options
-from vrpca.solvers.steps import Step
+from vrpca.solvers.steps import NO_STEP, Step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +37,10 @@ class State(ABC):
         How well it is known: the kind of the certificate.
     steps_left : int or None
         Steps that the solver still has to take; None for any number.
-    step : Step or None
+    step : Step
         The step size, where there is one.
+    P : numpy.ndarray or None
+        ``Z W``, where the solver has it.
     """
 
     d: int
@@ -46,16 +49,12 @@ class State(ABC):
     mu: float
     kind: str = "estimated"
     steps_left: int | None = None
-    step: Step | None = None
+    step: Step = NO_STEP
+    P: np.ndarray | None = None
 
     @abstractmethod
     def vectors(self) -> np.ndarray:
         """W: the Ritz vectors as columns."""
-
-    @property
-    def P(self) -> np.ndarray | None:
-        """``Z W``, where the solver has it."""
-        return None
 
     def light(self) -> State:
         """The state without what only the next step needs: enough to go back to."""
@@ -75,6 +74,9 @@ class State(ABC):
         return bool(np.isfinite(self.theta).all() and np.isfinite(self.G).all())
 
 
+S = TypeVar("S", bound=State)
+
+
 @dataclass(frozen=True)
 class Passes:
     """How often a solver reads the data: to start, for a step, and to make ``P = Z W`` in the end."""
@@ -84,7 +86,7 @@ class Passes:
     projections: float = 0.0
 
 
-class Solver(ABC):
+class Solver(ABC, Generic[S]):
     """A way from one state to the next.
 
     A solver sees views and small matrices. It has settings but no state of its own; it never times, prints or stops by
@@ -127,13 +129,11 @@ class Solver(ABC):
         return Passes()
 
     @abstractmethod
-    def start(
-        self, view: View, first_pass: FirstPass, rng: np.random.Generator, W0: np.ndarray | None = None
-    ) -> State:
+    def start(self, view: View, first_pass: FirstPass, rng: np.random.Generator, W0: np.ndarray | None = None) -> S:
         """The first state: from what the first pass found, from a guess W0 of the vectors, or from chance."""
 
     @abstractmethod
-    def step(self, view: View, state: State, rng: np.random.Generator) -> State:
+    def step(self, view: View, state: S, rng: np.random.Generator) -> S:
         """The next state. The old one is used up: nobody may take another step from it."""
 
 

@@ -27,7 +27,7 @@ class GramState(State):
         return self.W
 
 
-class Gram(Solver):
+class Gram(Solver[GramState]):
     """A, and its leading eigenvectors by LAPACK.
 
     The first A is the one that the first pass summed up, in the precision of the data; if rounding shows in the
@@ -61,7 +61,7 @@ class Gram(Solver):
             return self._solve(view, first_pass.found.A, steps_left=1 if view.dtype == np.float32 else 0)
         return self._solve(view, view.gram(), steps_left=0)
 
-    def step(self, view: View, state: State, rng: np.random.Generator) -> GramState:
+    def step(self, view: View, state: GramState, rng: np.random.Generator) -> GramState:
         """The same with A in double precision."""
         return self._solve(view, view.gram(), steps_left=0)
 

@@ -29,7 +29,7 @@ class KrylovState(State):
         return self.W
 
 
-class Krylov(Solver):
+class Krylov(Solver[KrylovState]):
     """Each pass multiplies the residuals by A and searches everything that has been multiplied so far."""
 
     def __init__(self, options: Options, width: int):

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -135,7 +135,7 @@ class Probe:
 def _leading_pairs(M: np.ndarray, H: np.ndarray, eps: float) -> tuple[np.ndarray | None, np.ndarray]:
     """Ritz vectors (as coefficients) and values, largest first, for Gram matrix M and projected operator H.
 
-    The vectors had length 1 before W was taken out of them. Vectors that rounding could have left are dropped, and so are
+    The vectors had length 1 before W was taken out of them. Vectors that rounding could have left are dropped. So are
     vectors that the others span.
     """
     square = np.diag(M)
@@ -191,10 +191,10 @@ class Complement:
 class RandomSearch:
     """A block Krylov search of W's complement from random vectors; every step is one pass.
 
-    Lanczos iteration from a random vector finds the largest eigenvalue of a positive semidefinite matrix of order d to a
-    relative error eps within q steps but for a probability of ``1.648 sqrt(d) exp(-sqrt(eps) (2 q - 1))`` (Kuczynski and
-    Wozniakowski 1992, theorem 4.2). A block of b random vectors searches the spans of b independent runs, all of which
-    would have to fail.
+    Lanczos iteration from a random vector finds the largest eigenvalue of a positive semidefinite matrix of order d to
+    a relative error eps within q steps but for a probability of ``1.648 sqrt(d) exp(-sqrt(eps) (2 q - 1))``
+    (Kuczynski and Wozniakowski 1992, theorem 4.2). A block of b random vectors searches the spans of b independent
+    runs, all of which would have to fail.
     """
 
     def __init__(self, view: View, W: np.ndarray, failure: float, rng: np.random.Generator):

@@ -1,7 +1,7 @@
 """A search space whose product with A is known: Rayleigh-Ritz over all of it, expansion, thick restart.
 
-The invariant, vectors being rows: ``S S^T = I``, ``AS = S A`` and ``H = S A S^T``. So the Ritz pairs of A on the span of S are
-those of the small matrix H, and their residuals need no product. Rows, because slices of the space are contiguous then.
+The invariant, vectors being rows: ``S S^T = I``, ``AS = S A`` and ``H = S A S^T``. So the Ritz pairs of A on the span
+of S are those of the small matrix H, and their residuals need no product. Slices of rows are contiguous in memory.
 """
 
 from __future__ import annotations

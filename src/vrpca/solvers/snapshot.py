@@ -1,12 +1,12 @@
 """Snapshots: an orthonormal block W with its exact image U = A W, by one pass.
 
-Power iteration and the stochastic solvers go from snapshot to snapshot. A probe travels along: one more column of the same
-product, which estimates what is left outside W.
+Power iteration and the stochastic solvers go from snapshot to snapshot. A probe travels along: one more column of the
+same product, which estimates what is left outside W.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -21,15 +21,13 @@ from vrpca.solvers.outside import Probe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot(State):
-    """``U = A W`` exactly, ``W^T U = diag(theta)``, ``Q = Z W``.
+class Landmark(State):
+    """What is left of a snapshot without U and P, its largest parts: W can be read again.
 
     `carry` is what a solver hands from one step to the next besides.
     """
 
     W: np.ndarray
-    U: np.ndarray | None
-    Q: np.ndarray | None
     probe: Probe
     carry: Any = None
 
@@ -37,14 +35,18 @@ class Snapshot(State):
         """W."""
         return self.W
 
-    @property
-    def P(self) -> np.ndarray | None:
-        """``Z W``."""
-        return self.Q
 
-    def light(self) -> Snapshot:
-        """The snapshot without U and P, its largest parts."""
-        return replace(self, U=None, Q=None)
+@dataclass(frozen=True, kw_only=True)
+class Snapshot(Landmark):
+    """``U = A W`` exactly, ``W^T U = diag(theta)``, ``P = Z W``."""
+
+    U: np.ndarray
+    P: np.ndarray
+
+    def light(self) -> Landmark:
+        """The snapshot without U and P."""
+        kept = {field.name: getattr(self, field.name) for field in fields(Landmark)}
+        return Landmark(**kept | {"P": None})
 
 
 def snapshot(view: View, W: np.ndarray, probe: Probe, **others: Any) -> Snapshot:
@@ -55,8 +57,8 @@ def snapshot(view: View, W: np.ndarray, probe: Probe, **others: Any) -> Snapshot
     l = W.shape[1]
     if not np.isfinite(W).all():
         nothing = np.full(l, np.nan)
-        values = {"theta": nothing, "G": np.outer(nothing, nothing), "mu": np.nan}
-        return Snapshot(d=view.d, W=W, U=None, Q=None, probe=probe, **values, **others)
+        G = np.outer(nothing, nothing)
+        return Snapshot(d=view.d, W=W, U=W, P=W[:0], theta=nothing, G=G, mu=np.nan, probe=probe, **others)
     both = aligned_zeros((view.d, l + 1), view.dtype)
     both[:, :l] = W
     both[:, l] = probe.column
@@ -75,17 +77,16 @@ def snapshot(view: View, W: np.ndarray, probe: Probe, **others: Any) -> Snapshot
         rotate(P, block_diag(Y, [[1.0]]))
     probe = probe.updated(probe_image, W, U, theta)
     G, mu = residual_gram(W, U, theta), probe.bound(theta)
-    return Snapshot(d=view.d, W=W, U=U, Q=P[:, :l], theta=theta, G=G, mu=mu, probe=probe, **others)
+    return Snapshot(d=view.d, W=W, U=U, P=P[:, :l], theta=theta, G=G, mu=mu, probe=probe, **others)
 
 
-def taken_again(view: View, best: Snapshot, failed: Snapshot) -> Snapshot:
+def taken_again(view: View, best: Landmark, failed: Landmark) -> Snapshot:
     """The best snapshot again, by another pass: with the probe of the step that failed, and half its step."""
-    assert failed.step is not None
     others = {"step": failed.step.halved(), "steps_left": failed.steps_left, "carry": failed.carry}
     return snapshot(view, aligned_copy(best.W), failed.probe, **others)
 
 
-class SnapshotSolver(Solver):
+class SnapshotSolver(Solver[Snapshot]):
     """A solver that goes from snapshot to snapshot."""
 
     def start(

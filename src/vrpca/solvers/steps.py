@@ -36,6 +36,9 @@ class Step:
         return replace(self, size=self.size / 2)
 
 
+NO_STEP = Step(0.0, adaptive=False)  # of solvers whose objective cannot fall
+
+
 def vr_step(view: View, step: float | str) -> Step:
     """The step of `vr`: the user's number, or the paper's rule ``1 / (rbar sqrt n)``."""
     if isinstance(step, str):
@@ -53,8 +56,9 @@ def oja_step(view: View, step: float | str) -> Step:
     return Step(float(step) * view.trace, adaptive=False, noisy=True)
 
 
-def theory_plan(view: View, theory: Theory) -> tuple[Step, int, int]:
+def theory_plan(view: View, theory: Theory | None) -> tuple[Step, int, int]:
     """Step, epoch length and number of epochs from Theorem 1; the largest row norm is read if it is not given."""
+    assert theory is not None  # the options were checked
     r = theory.r if theory.r is not None else float(view.row_norms().max()) * view.trace
     eta, m, epochs = theory.plan(r)
     return Step(eta * view.trace, adaptive=False), m, epochs

@@ -17,6 +17,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from vrpca import kernels
@@ -38,7 +40,7 @@ class VR(Stochastic):
         return snapshot(view, orthonormal(aligned_copy(w[:, None])), probe, **others)
 
     def epoch(self, view: View, state: Snapshot, rng: np.random.Generator) -> np.ndarray:
-        """m steps ``w <- normalise(w + eta (rho_i z_i (z_i^T w - p_i) + u))``, with ``p_i = z_i^T w~``.
+        """M steps ``w <- normalise(w + eta (rho_i z_i (z_i^T w - p_i) + u))``, with ``p_i = z_i^T w~``.
 
         Rows are drawn uniformly (rho_i = 1), or by their norms with the weights rho_i.
         """
@@ -63,7 +65,7 @@ class VR(Stochastic):
         return super().epoch_length(view)
 
     @staticmethod
-    def handed_on(state: Snapshot) -> dict[str, object]:
+    def handed_on(state: Snapshot) -> dict[str, Any]:
         """What the next state inherits."""
         left = None if state.steps_left is None else state.steps_left - 1
         return {"step": state.step, "steps_left": left, "carry": state.carry}

@@ -3,13 +3,14 @@
 With the snapshot W~, its image U = A W~, and ``P = Z W~``, a step draws a row z_i and takes
 
 - ``control="difference"``, the paper's: ``W <- gram_schmidt(W + eta (z_i (z_i^T W - p_i^T) + U))``;
-- ``control="projection"``: ``W <- W + eta (z_i (z_i^T W - p_i^T K) + U K)`` with ``K = W~^T W``. It is linear in W from the
-  left, so that it does not matter for the span of W when it is orthonormalised (docs/mathematics.md).
+- ``control="projection"``: ``W <- W + eta (z_i (z_i^T W - p_i^T K) + U K)`` with ``K = W~^T W``. It is linear in W from
+  the left, so that it does not matter for the span of W when it is orthonormalised (docs/mathematics.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from vrpca import kernels
 from vrpca.data.view import Block, View
 from vrpca.linalg import aligned_copy, orthonormalise
+from vrpca.options import Options
 from vrpca.solvers.snapshot import Snapshot, orthonormal, snapshot
 from vrpca.solvers.vr import VR
 
@@ -26,38 +28,58 @@ GROWTH = 1e3
 FIRST_WALK = 4  # steps before the first orthonormalisation: nothing is known of the growth yet
 
 
+def variance_reduced(options: Options, width: int) -> VR:
+    """Algorithm 1 for one vector, or the block form with the control variate that the user asks for."""
+    if width == 1 and options.control != "projection":
+        return VR(options, width)
+    return LiteralBlockVR(options, width) if options.control == "difference" else BlockVR(options, width)
+
+
 class BlockVR(VR):
-    """Remark 1: each step is one epoch of a block, and the snapshot of what it reached."""
+    """Remark 1 with the projection as control variate. `carry` is the number of steps between orthonormalisations."""
 
     def step(self, view: View, state: Snapshot, rng: np.random.Generator) -> Snapshot:
         """An epoch from the snapshot, then the next snapshot."""
-        if self.options.control == "difference":
-            return self._difference(view, state, rng)
-        return self._projection(view, state, rng)
-
-    def _projection(self, view: View, state: Snapshot, rng: np.random.Generator) -> Snapshot:
         probe, others, length = state.probe, self.handed_on(state), state.carry or FIRST_WALK
-        W0, P, theta, eta = state.W, state.P, state.theta, state.step.size
-        rho = view.importance(self.options.sampling)
         draws = view.samples(self.epoch_length(view), rng, self.options.sampling)
         first = next(draws)
-        panel = kernels.vr_panel(first[0].rows, state.U)
-        del state  # frees U: the panel has it
-        W = aligned_copy(W0)
+        panel, rho = kernels.vr_panel(first[0].rows, state.U), view.importance(self.options.sampling)
+        epoch = Epoch(aligned_copy(state.W), state.W, panel, state.P, state.theta, state.step.size, rho)
+        del state, panel  # frees U: the panel has it
+        others["carry"] = walk(chain([first], draws), epoch.W, epoch, length)
+        W = orthonormal(epoch.W)
+        del epoch  # frees P and the panel before the next ones are made
+        return snapshot(view, W, probe, **others)
 
-        def advance(block: Block, order: np.ndarray, taken: int) -> None:
-            kernels.vr_block(block.rows, W, W0, panel, block.cut(P), theta, order, eta, block.cut(rho))
 
-        others["carry"] = walk(chain([first], draws), W, advance, length)
-        del P, panel
-        return snapshot(view, orthonormal(W), probe, **others)
+@dataclass(frozen=True)
+class Epoch:
+    """The steps of an epoch with the projection as control variate; `panel` holds U, `rho` the weights of the rows."""
 
-    def _difference(self, view: View, state: Snapshot, rng: np.random.Generator) -> Snapshot:
+    W: np.ndarray
+    W0: np.ndarray
+    panel: np.ndarray
+    P: np.ndarray
+    theta: np.ndarray
+    eta: float
+    rho: np.ndarray | None
+
+    def __call__(self, block: Block, order: np.ndarray, taken: int) -> None:
+        """``W <- W + eta (rho_i z_i (z_i^T W - p_i^T K) + U K)`` with ``K = W0^T W``, for i in order."""
+        p, rho = block.cut(self.P), block.cut(self.rho)
+        kernels.vr_block(block.rows, self.W, self.W0, self.panel, p, self.theta, order, self.eta, rho)
+
+
+class LiteralBlockVR(VR):
+    """Remark 1 to the letter: the difference as control variate, Gram-Schmidt at every step."""
+
+    def step(self, view: View, state: Snapshot, rng: np.random.Generator) -> Snapshot:
+        """An epoch from the snapshot, then the next snapshot."""
         probe, others, eta = state.probe, self.handed_on(state), state.step.size
         W, rho = aligned_copy(state.W), view.importance(self.options.sampling)
         for block, order in view.samples(self.epoch_length(view), rng, self.options.sampling):
             kernels.vr_gram_schmidt(block.rows, W, state.U, block.cut(state.P), order, eta, block.cut(rho))
-        del state
+        del state  # frees U and P before the next ones are made
         return snapshot(view, orthonormal(W), probe, **others)
 
 
@@ -70,7 +92,7 @@ def walk(
     """Take steps that are linear from the left, and orthonormalise W in between, before its columns grow too far.
 
     ``advance(block, order, number of steps before)`` takes a step for each entry of `order` and changes W in place.
-    `length` is the number of steps between orthonormalisations; it follows the growth that is seen. Return the last one.
+    `length` is the number of steps between orthonormalisations; it follows the growth that is seen, and is returned.
     """
     taken = since = 0
     for block, order in draws:
