@@ -15,6 +15,17 @@ def eps(dtype) -> float:
     return float(np.finfo(dtype).eps)
 
 
+def summed(n: int, dtype=np.float64) -> float:
+    """Rounding of a sum of n products in any order, relative to the sum of their magnitudes: ``2 sqrt(n) eps``.
+
+    Every BLAS kernel has an order of its own: in blocks, in lanes, or straight from first to last, as OpenBLAS sums
+    narrow matrices with AVX-512. The worst case is ``n eps``, where all roundings have one sign. Those of random terms
+    have random signs: a straight sum of n positive ones is off by 0.13 sqrt(n) eps (standard deviation). Twice sqrt(n)
+    is 10 deviations of the difference of two such sums; what else is rounded has to be allowed for besides.
+    """
+    return 2 * float(np.sqrt(n)) * eps(dtype)
+
+
 def random_orthonormal(n: int, k: int, rng: np.random.Generator) -> np.ndarray:
     """Random n x k matrix with orthonormal columns."""
     return np.linalg.qr(rng.standard_normal((n, k)))[0]

@@ -13,6 +13,7 @@ import sklearn.decomposition
 from sklearn.exceptions import ConvergenceWarning
 
 import vrpca
+from helpers import summed
 from solvers.problems import (
     ChunkedSource,
     assert_orthonormal,
@@ -141,11 +142,12 @@ def test_ratios_never_sum_above_one(shape, dtype, weighted):
     Y = rng.standard_normal(shape).astype(dtype)
     weights = rng.random(len(Y)) if weighted else None
     eps = float(np.finfo(dtype).eps)
+    above = 20 * eps + summed(max(shape))  # the sums behind variances and eigenvalues are in double
     for k in (None, 1, 2, min(shape)):
         ratios = PCA(k).fit(Y, sample_weight=weights).explained_variance_ratio_.astype(float)
-        assert (ratios >= 0).all() and ratios.sum() <= 1 + 20 * eps
-    assert ratios.sum() == pytest.approx(1, abs=50 * eps)
-    assert TruncatedSVD(2).fit(Y).explained_variance_ratio_.sum() <= 1 + 20 * eps
+        assert (ratios >= 0).all() and ratios.sum() <= 1 + above
+    assert ratios.sum() == pytest.approx(1, abs=30 * eps + above)
+    assert TruncatedSVD(2).fit(Y).explained_variance_ratio_.sum() <= 1 + above
 
 
 @pytest.mark.parametrize("k", [1, 3, 7])

@@ -8,7 +8,7 @@ from itertools import product as combinations
 import numpy as np
 from hypothesis import strategies as st
 
-from helpers import eps, random_orthonormal
+from helpers import eps, random_orthonormal, summed
 from vrpca.kernels import _native as native
 from vrpca.kernels import reference
 
@@ -121,9 +121,9 @@ def assert_close(actual, expected, bound):
 
 
 def rounding(case: Case) -> float:
-    """Rounding of a sum over a row and over the rows: random signs, with a margin."""
+    """Rounding of a sum over a row and over the rows, and of the few operations around them."""
     n, d = case.shape
-    return eps(case.dtype) * (8 + 2 * np.sqrt(d) + 2 * np.sqrt(n))
+    return 8 * eps(case.dtype) + summed(d, case.dtype) + summed(n, case.dtype)
 
 
 @st.composite

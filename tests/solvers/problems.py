@@ -11,6 +11,7 @@ import pandas as pd
 import polars as pl
 import scipy.sparse as sp
 
+from helpers import summed
 from vrpca.data.arrays import walk
 from vrpca.data.moments import column_moments
 from vrpca.data.source import as_source
@@ -69,8 +70,8 @@ def sine(V: np.ndarray, W: np.ndarray) -> float:
 
 def assert_orthonormal(rows: np.ndarray, tolerance: float | None = None) -> None:
     tolerance = 50 * np.finfo(rows.dtype).eps if tolerance is None else tolerance
-    gram = rows.astype(np.float64) @ rows.astype(np.float64).T
-    np.testing.assert_allclose(gram, np.eye(len(rows)), atol=tolerance)
+    gram = rows.astype(np.float64) @ rows.astype(np.float64).T  # sums of as many products as a row has entries
+    np.testing.assert_allclose(gram, np.eye(len(rows)), atol=tolerance + summed(rows.shape[1]))
 
 
 def assert_sign_rule(Vt: np.ndarray) -> None:
