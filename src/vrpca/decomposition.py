@@ -20,12 +20,21 @@ from vrpca.data.source import Source
 from vrpca.data.view import Problem, View, column_scale
 from vrpca.errors import Interrupted, OptionError
 from vrpca.history import Record, Status
+from vrpca.linalg import column_norms, numerical_rank, triplets
 from vrpca.options import Options, SolveOptions, as_generator, check_k, check_weights, is_integer
 from vrpca.plan import Plan, block_width, make_plan, too_slow
-from vrpca.run import Budget, Job, Outcome, best_of_restarts, finished, grow_to_fraction
+from vrpca.run import (
+    Budget,
+    Job,
+    Outcome,
+    best_of_restarts,
+    certificate_of,
+    finished,
+    grow_to_fraction,
+    objective,
+)
 from vrpca.solvers import SOLVERS
 from vrpca.threads import blas_threads, n_threads
-from vrpca.triplets import numerical_rank, triplets
 
 VECTORS = 5  # arrays of d times the width that an epoch of `vr` holds at its peak
 
@@ -273,7 +282,7 @@ def _run(fit: _Fit) -> tuple[_Fit, Outcome, int]:
         outcome = replace(outcome, history=[first, *outcome.history[1:]])
     if fit.asked is None and outcome.P is not None:
         k = numerical_rank(outcome.P)
-        outcome = replace(outcome, certificate=outcome.state.certificate(k, fit.view.rounding))
+        outcome = replace(outcome, certificate=certificate_of(outcome.state, k, fit.view))
     return fit, outcome, int(k)
 
 
@@ -300,7 +309,10 @@ def _run_or_switch(fit: _Fit) -> tuple[_Fit, Outcome]:
 def _assemble(fit: _Fit, outcome: Outcome, k: int, compute_u: bool) -> Decomposition:
     """The singular triplets and everything that is said about them, in the terms of X."""
     problem, moments, view = fit.problem, fit.first_pass.moments, fit.view
-    U, s, Vt = triplets(outcome.state, outcome.P, view, fit.plan.transpose, k, compute_u)
+    P, theta = outcome.P, outcome.state.theta
+    norms = np.sqrt(view.n * np.clip(theta, 0, None)) if P is None else column_norms(P)
+    U, norms, Vt = triplets(outcome.state.vectors(), P, norms, k, fit.plan.transpose, compute_u)
+    s = (norms * (view.frobenius / np.sqrt(view.n))).astype(view.dtype)
     return Decomposition(
         U,
         s * s.dtype.type(np.sqrt(problem.weight)),
@@ -359,7 +371,7 @@ def _oriented(start: np.ndarray | None, problem: Problem, first_pass: FirstPass,
 def _warn(outcome: Outcome, tol: float, k: int, asked: int | float | None) -> None:
     if outcome.status in (Status.CONVERGED, Status.INTERRUPTED):
         return
-    found = outcome.state.objective(k)
+    found = objective(outcome.state, k)
     missed = isinstance(asked, float) and found < asked
     goal = f"they explain {found:.3g} of the variance, not {asked:.3g}" if missed else f"not tol={tol:.1e}"
     warnings.warn(

@@ -15,7 +15,7 @@ from vrpca.errors import Interrupted
 from vrpca.history import Record
 from vrpca.options import SolveOptions, Theory, names
 from vrpca.scores import scores
-from vrpca.sklearn_callbacks import CallbackSupportMixin, fit_task, with_callbacks
+from vrpca.sklearn_callbacks import CallbackSupportMixin, FitTask, with_callbacks
 
 T = TypeVar("T")
 
@@ -129,7 +129,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         """
         source = as_source(X)
         validate_data(self, source if is_path(X) else X, skip_check_array=True)
-        task = fit_task(self, X, y)
+        task = FitTask(self, X, y) if hasattr(self, "_skl_callbacks") else None  # set by scikit-learn's set_callbacks
         options: dict[str, Any] = {name: getattr(self, name) for name in names()}
         if task is not None:
             options["callback"] = task.joined(self.callback)

@@ -1,4 +1,4 @@
-"""Small dense linear algebra on tall matrices, in place: no temporary of their size is made."""
+"""Dense linear algebra on tall matrices, in place: no temporary of their size is made. Singular triplets from them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,6 @@ def aligned_copy(W: np.ndarray) -> np.ndarray:
     copy = aligned_zeros(W.shape, W.dtype)
     copy[...] = W
     return copy
-
-
-def transpose_into(out: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """``out = W^T``."""
-    if W.flags.c_contiguous:
-        kernels.transpose(W, out)
-    else:
-        out[...] = W.T
-    return out
 
 
 def cross(W: np.ndarray, U: np.ndarray) -> np.ndarray:
@@ -83,12 +74,6 @@ def orthonormalise(W: np.ndarray, rounds: int = 2) -> float:
     return float(longest)
 
 
-def ritz(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues, largest first, and eigenvectors of a symmetric matrix given up to rounding."""
-    theta, Y = np.linalg.eigh((H + H.T) / 2)
-    return theta[::-1].copy(), Y[:, ::-1].copy()
-
-
 def sweep(S: np.ndarray, V: np.ndarray, K: np.ndarray | None = None, *, n_threads: int) -> np.ndarray:
     """``V <- K [S; V]`` in place, unless K is None, and ``V [S; V]^T`` of what it became; vectors are rows.
 
@@ -118,3 +103,57 @@ def straightened(
     if np.abs(left).max(initial=0.0) <= 16 * eps:  # orthogonal already: S need not be read
         return C, F, np.hstack([left, sweep(S[:0], V, T, n_threads=n_threads)])
     return C, F, sweep(S, V, np.hstack([-left, T]), n_threads=n_threads)
+
+
+def triplets(
+    W: np.ndarray, P: np.ndarray | None, norms: np.ndarray, k: int, transposed: bool, compute_u: bool
+) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+    """U, s, Vt, the k largest: W holds one side's vectors, P = Z W the other's times the singular values.
+
+    `norms` are the lengths of the columns of P, or estimates where there is no P; they are the singular values.
+    """
+    order = np.argsort(-norms, kind="stable")[:k]
+    norms = norms[order]
+    other = None
+    if P is not None and (compute_u or transposed):
+        other = _normalised(np.ascontiguousarray(P[:, order]), norms)
+    left, right = (other, W[:, order]) if other is None or not transposed else (W[:, order], other)
+    signs = _signs(right)
+    Vt = np.ascontiguousarray((right * signs).T)
+    U = np.ascontiguousarray(left * signs) if compute_u and left is not None else None
+    return U, norms, Vt
+
+
+def numerical_rank(P: np.ndarray) -> int:
+    """How many singular values are more than rounding."""
+    return int(_present(column_norms(P), P).sum())
+
+
+def column_norms(P: np.ndarray) -> np.ndarray:
+    """Lengths of the columns."""
+    return np.sqrt(np.diag(cross(np.ascontiguousarray(P), np.ascontiguousarray(P))))
+
+
+def _present(norms: np.ndarray, P: np.ndarray) -> np.ndarray:
+    """Which singular values are there at all, and not rounding."""
+    return norms > max(P.shape) * np.finfo(P.dtype).eps * norms.max()
+
+
+def _normalised(P: np.ndarray, norms: np.ndarray) -> np.ndarray:
+    """P's columns made orthonormal, the leading ones first: small singular values leave theirs less so.
+
+    Columns that vanish up to rounding are replaced by any that complete the basis.
+    """
+    good = _present(norms, P)
+    Q = np.zeros_like(P)
+    np.divide(P, norms, out=Q, where=good, casting="same_kind")
+    if not good.all():
+        Q[:, ~good] = np.random.default_rng(0).standard_normal((len(P), int((~good).sum())))
+    orthonormalise(Q)
+    return Q
+
+
+def _signs(V: np.ndarray) -> np.ndarray:
+    """The sign rule: the entry of largest magnitude of each right singular vector is positive."""
+    largest = V[np.argmax(np.abs(V), axis=0), np.arange(V.shape[1])]
+    return np.where(largest < 0, -1, 1).astype(V.dtype)

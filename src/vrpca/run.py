@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vrpca.certificate import Certificate
+from vrpca.certificate import Certificate, certify
 from vrpca.data.first_pass import FirstPass
 from vrpca.data.view import View
 from vrpca.errors import OptionError
@@ -25,7 +25,7 @@ from vrpca.progress import progress_bar
 from vrpca.solvers import Solver
 from vrpca.solvers.base import State
 from vrpca.solvers.outside import RandomSearch
-from vrpca.solvers.snapshot import Landmark, taken_again
+from vrpca.solvers.snapshot import Landmark, Snapshot, taken_again
 from vrpca.solvers.steps import NO_STEP
 
 DIVERGED = "the steps diverged, and the step size is fixed"
@@ -136,6 +136,26 @@ class Job:
         return passes.start + (passes.projections if self.projections else 0.0)
 
 
+def without_images(state: State) -> State:
+    """A snapshot without U and P, which only the next step needs; other states as they are."""
+    return state.light() if isinstance(state, Snapshot) else state
+
+
+def objective(state: State, k: int) -> float:
+    """``tr(W_k^T A W_k)``, relative to tr A."""
+    return float(state.theta[:k].sum())
+
+
+def finite(state: State) -> bool:
+    """Whether all numbers that matter are finite."""
+    return bool(np.isfinite(state.theta).all() and np.isfinite(state.G).all())
+
+
+def certificate_of(state: State, k: int, view: View) -> Certificate:
+    """Bound for the k leading vectors."""
+    return certify(state.theta, state.G, k, state.d, state.mu, state.kind, view.rounding)
+
+
 GiveUp = Callable[[Sequence[Record]], bool]  # looks at the history of a run and tells it to stop early
 
 
@@ -162,9 +182,10 @@ class Run:
                 f"{self.job.name!r} take {self.budget.passes + need:g} passes per run."
             )
         self.state = self.solver.start(self.view, self.job.first_pass, self.job.rng, W0)
-        self.best = self.state.light()
-        if not self.state.finite:
+        self.best = without_images(self.state)
+        if not finite(self.state):
             raise FloatingPointError("The start overflowed: rescale the data, or pass it as float64.")
+        self.passes = self.solver.passes(self.view, self.job.first_pass)
         bar = progress_bar(self.options.tol) if self.options.verbose else nullcontext()
         try:
             with bar as draw:
@@ -180,7 +201,7 @@ class Run:
     def _outcome(self, status: Status) -> Outcome:
         """The best state; with P where it is the last one."""
         P = self.state.P if self.state is not None and self.at_best else None
-        certificate = self.best.certificate(self.k, self.view.rounding)
+        certificate = certificate_of(self.best, self.k, self.view)
         return Outcome(self.best, P, certificate, status, self.history, self.gave_up)
 
     def _handed_over(self) -> State:
@@ -199,26 +220,26 @@ class Run:
         """
         self.epoch += 1
         step = state.step
-        change = state.objective(self.k) / self.best.objective(self.k) - 1 if state.finite else -np.inf
+        change = objective(state, self.k) / objective(self.best, self.k) - 1 if finite(state) else -np.inf
         rounding = MONOTONE * np.finfo(self.view.dtype).eps
-        if change >= (0.0 if step.noisy else -rounding) or (step is NO_STEP and state.finite):
-            self.state, self.best, self.at_best = state, state.light(), True
+        if change >= (0.0 if step.noisy else -rounding) or (step is NO_STEP and finite(state)):
+            self.state, self.best, self.at_best = state, without_images(state), True
             return ""
-        what = "the objective fell" if state.finite else "the steps diverged"
-        if step.adaptive and not (step.noisy and state.finite):
-            self.failed = state.light()
+        what = "the objective fell" if finite(state) else "the steps diverged"
+        if step.adaptive and not (step.noisy and finite(state)):
+            self.failed = without_images(state)
             return f"{what}: back to the last snapshot with half the step"
-        self.state = state if state.finite else None
-        return what if state.finite else DIVERGED
+        self.state = state if finite(state) else None
+        return what if finite(state) else DIVERGED
 
     def _record(self, state: State, draw: Callable[[Record], None] | None, event: str = "") -> Status | None:
-        certificate = state.certificate(self.k, self.view.rounding)
+        certificate = certificate_of(state, self.k, self.view)
         record = Record(
             self.epoch,
             self.budget.passes,
             self.budget.rows_read,
             self.budget.seconds,
-            state.objective(self.k),
+            objective(state, self.k),
             float(certificate.residuals.max(initial=0.0)),
             certificate.suboptimality,
             event,
@@ -249,7 +270,7 @@ class Run:
         """A step, and one pass more if the best state has to be read again: to go on from it, or for its P."""
         without_P = self.job.projections and (self.state is None or self.state.P is None)
         again = 1 if without_P or not self.at_best else 0
-        return self.solver.passes(self.view, self.job.first_pass).step + again
+        return self.passes.step + again
 
     def _stalled(self) -> bool:
         """Whether the residual is as small as rounding allows, and it or the bound has stopped falling."""
@@ -272,7 +293,7 @@ def best_of_restarts(job: Job, k: int, W0: np.ndarray | None = None, give_up: Gi
         if best is not None and not budget.affords(job.passes_to_start(solver)):
             break
         outcome = Run(job, solver, k, budget, give_up)(W0)
-        if best is None or outcome.state.objective(k) > best.state.objective(k):
+        if best is None or objective(outcome.state, k) > objective(best.state, k):
             best = outcome
         if outcome.status in ENDS_EVERYTHING:
             break
@@ -293,7 +314,7 @@ def proven(job: Job, outcome: Outcome, k: int, tries: int = SEARCHES - 1) -> Out
     W = np.ascontiguousarray(state.vectors())
     search = RandomSearch(job.view, W, job.options.failure_probability / SEARCHES, job.rng)  # any of them may fail
     state = _searched(job, search, state, outcome, k)
-    certificate = state.certificate(k, job.view.rounding)
+    certificate = certificate_of(state, k, job.view)
     outcome = replace(outcome, state=state, certificate=certificate)
     if certificate.kind != "estimated" and certificate.suboptimality <= tol:
         return outcome
@@ -310,7 +331,7 @@ def _searched(job: Job, search: RandomSearch, state: State, outcome: Outcome, k:
     while not search.exhausted and job.budget.in_time and job.budget.affords(1 + last):
         search.step()
         state = replace(state, mu=search.ceiling(), kind="probabilistic")
-        if state.certificate(k, job.view.rounding).suboptimality <= job.options.tol:
+        if certificate_of(state, k, job.view).suboptimality <= job.options.tol:
             break
     return state
 
@@ -330,7 +351,7 @@ def grow_to_fraction(job: Job, fraction: float, W0: np.ndarray | None = None) ->
             break
         k, W0 = larger, outcome.state.vectors()
     needed = min(int(np.searchsorted(explained, fraction)) + 1, k)
-    certificate = outcome.state.certificate(needed, job.view.rounding)
+    certificate = certificate_of(outcome.state, needed, job.view)
     status = outcome.status if enough or ended else Status.PASSES
     if enough and certificate.suboptimality <= tol:
         status = Status.CONVERGED  # the components that are needed are found, whatever the others

@@ -51,8 +51,3 @@ class FitTask:
     def end(self) -> None:
         """Tell the callbacks that the fit is over."""
         self.context.call_on_fit_task_end(estimator=self.estimator, **self.data)
-
-
-def fit_task(estimator: Any, X: Any, y: Any) -> FitTask | None:
-    """The task of a fit, where scikit-learn's callbacks are set."""
-    return FitTask(estimator, X, y) if getattr(estimator, "_skl_callbacks", None) else None

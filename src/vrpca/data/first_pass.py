@@ -1,8 +1,8 @@
 """The first pass: mean and variance of every column, and whatever a solver wants summed up along with them.
 
 `MomentSum` accumulates the moments: weighted, shifted, and safe from overflow. Its subclasses sum up more of the same
-rows: `gram.GramSum` the matrix A, `product.SampleProductSum` the product of A with a block, `stream.StreamSum` a
-basis. A solver asks for one of them (`Solver.wants`) and receives what it found in the `FirstPass`.
+rows: `SampleProductSum` the product of A with a block, `gram.GramSum` the matrix A, `stream.StreamSum` a basis. A
+solver asks for one of them (`Solver.wants`) and receives what it found in the `FirstPass`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca import kernels
+from vrpca.data.row_map import make_rows
 from vrpca.data.source import Source, pieces
 from vrpca.errors import DataError
 
 SAFE = 1e60  # entries up to here can be squared and summed as they are: 1e120 times 1e180 rows is below 1e308
 HEAD_ENTRIES = 65536  # entries of the first block that tell how large numbers are
+CANCELS = 1e6  # mean squared over variance: beyond it, subtracting the mean late costs more than 6 of 16 digits
+MEAN_ROUNDING = 1e-12  # relative rounding of means: sums in double precision, with room for many rows
+PIECE_ENTRIES = 2**21  # entries of the rows that are multiplied at a time: 8 MB stay in the cache, and are worth a call
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class FirstPass:
     moments : Moments
         Mean and variance of every column.
     found : Finding or None
-        What was summed up besides, for the solver that wanted it: `gram.Matrix`, `product.Pair` or `stream.Basis`.
+        What was summed up besides, for the solver that wanted it: `Pair`, `gram.Matrix` or `stream.Basis`.
     rows_sampled : int
         Rows that were read before the pass, to prepare it.
     """
@@ -123,7 +127,7 @@ class MomentSum:
         """Whether any of the rows count."""
         if self.factor is None:
             self.factor = _first_factor(X)
-        rows, mean = kernels.make_rows(X), np.zeros(len(self.mean))
+        rows, mean = make_rows(X), np.zeros(len(self.mean))
         if self.about_zero:
             w, M2 = kernels.squares(rows, weight, self.factor, self.n_threads)
         else:
@@ -245,3 +249,93 @@ def _power_of_two(largest: float) -> float:
     if largest == 0 or not np.isfinite(largest):
         return 1.0
     return float(np.ldexp(1.0, int(np.clip(-np.round(np.log2(largest)), -1000, 1000))))
+
+
+@dataclass(frozen=True)
+class Pair(Finding):
+    """An orthonormal block W, and its image U = A W."""
+
+    W: np.ndarray
+    U: np.ndarray
+
+
+@dataclass(frozen=True)
+class SampleProduct(Finding):
+    """``sum w_i (x_i - c) (x_i - c)^T W``, times ``unit^2``, for a provisional centre c."""
+
+    W: np.ndarray
+    sum: np.ndarray
+    unit: float
+    centre: np.ndarray | None
+
+    def of_view(
+        self, moments: Moments, col_scale: np.ndarray | None, trace: float, support: np.ndarray | None
+    ) -> Pair | None:
+        """The block made orthonormal, without columns that hold nothing, and its product with A of trace 1.
+
+        None where numbers overflow, where the centre was so far from the mean that the difference does not cancel, or
+        where the block's vectors are dependent.
+        """
+        W, U = self.W.astype(np.float64), self.sum / (self.unit**2 * moments.total)
+        if self.centre is not None:
+            delta = moments.center - self.centre
+            rounding = (MEAN_ROUNDING * moments.center) ** 2
+            if (delta**2 > CANCELS * moments.variance / moments.factor**2 + rounding).any():
+                return None
+            U -= np.outer(delta, delta @ W)
+        if support is not None:
+            W[~support] = 0
+        try:
+            factor = np.linalg.cholesky(W.T @ W)
+        except np.linalg.LinAlgError:
+            return None
+        turn = np.linalg.inv(factor).T
+        W, U = W @ turn, U @ (turn / trace)
+        return Pair(W.astype(self.W.dtype), U.astype(self.W.dtype)) if np.isfinite(U).all() else None
+
+
+class SampleProductSum(MomentSum):
+    """Accumulates the product of A with a block along with the moments.
+
+    Parameters
+    ----------
+    W : numpy.ndarray
+        The block, d x l.
+    weights, about_zero, n_threads
+        As for `MomentSum`.
+    centre : numpy.ndarray or None
+        A guess of the mean; None if nothing is to be centred.
+    rows_sampled : int
+        Rows that were read to find the block.
+    """
+
+    def __init__(
+        self,
+        W: np.ndarray,
+        weights: np.ndarray | None,
+        about_zero: bool,
+        n_threads: int,
+        centre: np.ndarray | None,
+        rows_sampled: int,
+    ):
+        super().__init__(len(W), weights, about_zero, n_threads)
+        self.W, self.centre, self.rows_sampled = np.ascontiguousarray(W), centre, rows_sampled
+        self.least_rows = max(64, PIECE_ENTRIES // len(W))
+        self.sum = np.zeros(W.shape)
+        self.unit: float | None = None
+
+    def _add_more(self, X: Any, weight: np.ndarray | None) -> None:
+        self.unit = first_unit(X) if self.unit is None else self.unit
+        root = None if weight is None else np.sqrt(weight)
+        U = np.zeros_like(self.W)
+        rows = make_rows(X, None, self.centre, root, None, self.unit)
+        kernels.product(rows, self.W, U, None, self.n_threads)
+        self.sum += U
+
+    def _merge_more(self, other: SampleProductSum) -> None:
+        if other.unit is not None:
+            self.unit = other.unit if self.unit is None else self.unit
+            self.sum += other.sum * (self.unit / other.unit) ** 2
+
+    def _found(self) -> SampleProduct | None:
+        return None if self.unit is None else SampleProduct(self.W, self.sum, self.unit, self.centre)

@@ -15,14 +15,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca import kernels
-from vrpca.data.first_pass import Finding, Moments, MomentSum, first_unit
-from vrpca.data.row_map import MappedRows, RowMap
+from vrpca.data.first_pass import CANCELS, Finding, Moments, MomentSum, first_unit
+from vrpca.data.row_map import MappedRows, RowMap, make_rows
 from vrpca.threads import in_parallel
 
 NARROW = 200  # columns up to which our kernel was ahead of BLAS, on two cores with AVX2
 HEAD_ROWS = 1024  # rows that tell how large a mean is
 SPARSE = 0.1  # density below which a product of sparse matrices was cheaper than one of dense blocks
-CANCELS = 1e6  # mean squared over variance: beyond it, subtracting the mean late costs more than 6 of 16 digits
 LEAST_ROWS = 8192  # rows at a time: adding a block's sum costs d^2, whatever the number of its rows
 CHUNK_ROWS = 1024  # rows that are squared at a time in double precision
 MODERATE = 1e6  # units between its inverse and this are taken as 1: squares cannot overflow
@@ -119,7 +118,7 @@ class GramSum(MomentSum):
         assert self.shift is not None
         shift = self.shift / self.unit if self.shift.any() else None
         root = None if weight is None else np.sqrt(weight)
-        rows = kernels.make_rows(X, None, shift, root, None, self.unit)
+        rows = make_rows(X, None, shift, root, None, self.unit)
         kernels.gram(rows, self.second, self.first, self.n_threads)
 
     def _add_wide(self, X: Any, root: np.ndarray | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vrpca.data.source import Source, check_shape, walk, working_dtype
+from vrpca.data.source import A, Source, check_shape, walk, working_dtype
 from vrpca.errors import DataError, DataTypeError
 
 BLOCK_BYTES = 4 << 20  # rows that must be converted are converted in blocks of this size: they fit a third-level cache
@@ -71,11 +71,25 @@ class ConvertedSource(Source):
         self._only: Any = None
 
     def blocks(self, rng: np.random.Generator | None = None) -> Iterator[tuple[int, Any]]:
-        """Yield (first row, converted block); a source of one block converts it once."""
+        """Yield (first row, converted block)."""
+        if self.whole:
+            yield 0, self._whole_block()
+            return
         for rows in walk(self.shape[0], self.rows, rng):
-            if self.whole:
-                self._only = self.convert(rows) if self._only is None else self._only
-            yield rows.start, self._only if self.whole else self.convert(rows)
+            yield rows.start, self.convert(rows)
+
+    def _whole_block(self) -> Any:
+        """The only block, converted once."""
+        if self._only is None:
+            self._only = self.convert(slice(0, self.shape[0]))
+        return self._only
+
+    def reduce(self, accumulator: A, rng: np.random.Generator | None = None) -> A:
+        """Feed all rows to an accumulator."""
+        if not self.whole:
+            return super().reduce(accumulator, rng)
+        accumulator.add(0, self._whole_block())
+        return accumulator
 
     def gather(self, numbers: np.ndarray) -> Any:
         """The rows with these numbers."""

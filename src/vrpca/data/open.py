@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.files import open_data
@@ -32,6 +33,8 @@ def as_source(X: Any) -> Source:
     """
     if isinstance(X, Source):
         return X
+    if type(X) is np.ndarray and X.dtype.kind != "O":
+        return ArraySource(X)
     if is_path(X):
         X = open_data(X)
     if sp.issparse(X):

@@ -18,6 +18,20 @@ from vrpca.errors import DataError
 EXTREME_UNIT = 1e12
 
 
+def make_rows(
+    X: Any,
+    col_scale: Any = None,
+    shift: Any = None,
+    row_scale: Any = None,
+    row_shift: Any = None,
+    unit: float = 1.0,
+) -> Any:
+    """Rows ``z_i = a_i (x_i * s - b_i m)`` of a C-ordered array or a CSR matrix, as the kernels take them."""
+    if sp.issparse(X):
+        return kernels.csr_rows(X.indptr, X.indices, X.data, X.shape[1], col_scale, shift, row_scale, row_shift, unit)
+    return kernels.dense_rows(X, col_scale, shift, row_scale, row_shift, unit)
+
+
 class RowMap:
     """The parts of the map; None stands for ones (for the shift: no shift).
 
@@ -43,21 +57,11 @@ class RowMap:
         self.dtype, self.unit = dtype, unit
         self.col_scale, self.shift, self.row_scale, self.row_shift = col_scale, shift, row_scale, row_shift
         self._rounded = _rounded(dtype, col_scale, shift)
-        self._last: tuple[int, Any, Any] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_last": None}  # rows of the kernels cannot be pickled, and can be made again
 
     def rows(self, where: slice | np.ndarray, X: Any) -> Any:
         """The mapped rows of a block, as the kernels take them."""
         a, b = (None if part is None else part[where] for part in (self.row_scale, self.row_shift))
-        return kernels.make_rows(X, *self._rounded, a, b, self.unit)
-
-    def rows_of_block(self, start: int, X: Any) -> Any:
-        """The same for consecutive rows. The last ones are kept: a source in memory hands out one block every time."""
-        if self._last is None or self._last[1] is not X or self._last[0] != start:
-            self._last = (start, X, self.rows(slice(start, start + X.shape[0]), X))
-        return self._last[2]
+        return make_rows(X, *self._rounded, a, b, self.unit)
 
     def cut(self, where: slice | np.ndarray) -> RowMap:
         """The map of some of the rows."""

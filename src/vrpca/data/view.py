@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from vrpca import kernels
-from vrpca.data.first_pass import FirstPass, Moments, MomentSum, read_first
-from vrpca.data.gram import CANCELS, SquareSum
+from vrpca.data.first_pass import CANCELS, FirstPass, Moments, MomentSum, read_first
+from vrpca.data.gram import SquareSum
 from vrpca.data.open import as_source
-from vrpca.data.product import ProductSum
 from vrpca.data.row_map import RowMap
 from vrpca.data.sampling import draws, passes_of_draws, sample_rows
 from vrpca.data.source import Source
 from vrpca.data.stream import MappedStream
 from vrpca.errors import DataError
+from vrpca.linalg import aligned_zeros
 
 CONSTANT = 64 * float(np.finfo(float).eps)  # a deviation below this part of the mean is the rounding of the mean's sum
 
@@ -103,6 +103,26 @@ class Problem:
         return View(source, row_map, frobenius, self.n_threads, support, cancellation)
 
 
+class KernelRows:
+    """Rows of Z in the form that the kernels take.
+
+    The rows of the last block are kept: a source in memory hands out the same block in every pass.
+    """
+
+    def __init__(self, row_map: RowMap):
+        self.map = row_map
+        self.last: tuple[int, Any, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"map": self.map, "last": None}  # rows of the kernels cannot be pickled, and can be made again
+
+    def of_block(self, start: int, X: Any) -> Any:
+        """The mapped rows of a block, whose first row is row number `start`."""
+        if self.last is None or self.last[1] is not X or self.last[0] != start:
+            self.last = (start, X, self.map.rows(slice(start, start + X.shape[0]), X))
+        return self.last[2]
+
+
 @dataclass(frozen=True)
 class Block:
     """Rows of a view, in the form that the kernels take: a slice of them, or those with the numbers `where`."""
@@ -147,14 +167,10 @@ class View:
         self.support, self.cancellation = support, cancellation
         self.n, self.d = source.shape
         self.dtype = source.dtype
-        self.map = row_map
+        self.map, self.rows = row_map, KernelRows(row_map)
+        self.rounding = float(np.finfo(self.dtype).eps) * cancellation  # relative, of products with A
         self.rows_read = 0
         self._norms: np.ndarray | None = None
-
-    @property
-    def rounding(self) -> float:
-        """Relative rounding of products with A."""
-        return float(np.finfo(self.dtype).eps) * self.cancellation
 
     @property
     def trace(self) -> float:
@@ -170,23 +186,24 @@ class View:
 
     def product(self, W: np.ndarray, P: np.ndarray | None = None, out: np.ndarray | None = None) -> np.ndarray:
         """Return ``A W`` by one pass, in `out` if given; `P` (n x l, zeros), if given, receives ``Z W``."""
-        U = self.source.reduce(ProductSum(self.map, W, self.n_threads, P, out)).result()
-        self.rows_read += self.n
+        U = self._read(ProductSum(self.rows, W, self.n_threads, P, out))
         U /= self.n
         return U
+
+    def _read(self, accumulator: Any, rng: np.random.Generator | None = None) -> Any:
+        """One pass: the accumulator's result."""
+        found = self.source.reduce(accumulator, rng).result()
+        self.rows_read += self.n
+        return found
 
     def gram(self) -> np.ndarray:
         """Return A itself (d x d), in double precision, by one pass."""
         implicit = self.cancellation**2 <= CANCELS
-        square = self.source.reduce(SquareSum(self.map, self.d, implicit, self.n_threads)).result()
-        self.rows_read += self.n
-        return square / self.n
+        return self._read(SquareSum(self.map, self.d, implicit, self.n_threads)) / self.n
 
     def stream(self, width: int, rng: np.random.Generator) -> np.ndarray | None:
         """The leading right singular vectors, approximately, by one pass in random block order; or None."""
-        basis = self.source.reduce(MappedStream(self.map, width, rng), rng).result()
-        self.rows_read += self.n
-        return basis
+        return self._read(MappedStream(self.map, width, rng), rng)
 
     @property
     def norms_known(self) -> bool:
@@ -196,8 +213,7 @@ class View:
     def row_norms(self) -> np.ndarray:
         """Return every ``|z_i|^2`` (their mean is 1); read once, then kept."""
         if self._norms is None:
-            self._norms = self.source.reduce(RowNorms(self.map, self.n)).result()
-            self.rows_read += self.n
+            self._norms = self._read(RowNorms(self.rows, self.n))
         return self._norms
 
     def importance(self, sampling: str) -> np.ndarray | None:
@@ -220,7 +236,7 @@ class View:
 
     def _block(self, where: slice | np.ndarray, X: Any) -> Block:
         if isinstance(where, slice):
-            return Block(where, self.map.rows_of_block(where.start, X))
+            return Block(where, self.rows.of_block(where.start, X))
         return Block(where, self.map.rows(where, X))
 
     def passes_of_samples(self, m: int) -> float:
@@ -238,15 +254,60 @@ class View:
         return View(as_source(X), row_map, self.frobenius, self.n_threads, self.support, self.cancellation)
 
 
-class RowNorms:
-    """Accumulates ``|z_i|^2`` of every row."""
+class ProductSum:
+    """Accumulates ``U = Z^T (Z W)``.
 
-    def __init__(self, row_map: RowMap, n: int):
-        self.row_map, self.norms = row_map, np.zeros(n)
+    Parameters
+    ----------
+    rows : KernelRows
+        How rows become rows of Z.
+    W : numpy.ndarray
+        The block, d x l.
+    n_threads : int
+        Threads of the products.
+    P : numpy.ndarray or None
+        If given, a matrix of zeros with a row for every row of the source: it receives ``Z W``.
+    out : numpy.ndarray or None
+        Room for U.
+    """
+
+    def __init__(
+        self,
+        rows: KernelRows,
+        W: np.ndarray,
+        n_threads: int,
+        P: np.ndarray | None = None,
+        out: np.ndarray | None = None,
+    ):
+        self.rows, self.W, self.n_threads, self.P = rows, W, n_threads, P
+        self.U = aligned_zeros(W.shape, W.dtype) if out is None else out
+        self.U[...] = 0
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
-        kernels.row_norms(self.row_map.rows_of_block(start, X), self.norms[start : start + X.shape[0]])
+        P = None if self.P is None else self.P[start : start + X.shape[0]]
+        kernels.product(self.rows.of_block(start, X), self.W, self.U, P, self.n_threads)
+
+    def merge(self, other: ProductSum) -> None:
+        """Take in what another accumulator has seen."""
+        self.U += other.U
+        if self.P is not None and other.P is not None:
+            self.P += other.P  # rows that one of them has not seen are zero there
+
+    def result(self) -> np.ndarray:
+        """``Z^T Z W``."""
+        return self.U
+
+
+class RowNorms:
+    """Accumulates ``|z_i|^2`` of every row."""
+
+    def __init__(self, rows: KernelRows, n: int):
+        self.rows, self.norms = rows, np.zeros(n)
+
+    def add(self, start: int, X: Any) -> None:
+        """Take in a block."""
+        kernels.row_norms(self.rows.of_block(start, X), self.norms[start : start + X.shape[0]])
 
     def merge(self, other: RowNorms) -> None:
         """Take in what another accumulator has seen."""

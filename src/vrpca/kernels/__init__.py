@@ -6,8 +6,6 @@ import os
 from importlib import import_module
 from typing import Any
 
-import scipy.sparse as sp
-
 choice = os.environ.get("VRPCA_KERNELS", "native")
 if choice == "native":
     try:
@@ -38,19 +36,5 @@ combine = implementation.combine
 sweep = implementation.sweep
 transpose = implementation.transpose
 instruction_set = implementation.instruction_set
-
-
-def make_rows(
-    X: Any,
-    col_scale: Any = None,
-    shift: Any = None,
-    row_scale: Any = None,
-    row_shift: Any = None,
-    unit: float = 1.0,
-) -> Any:
-    """Rows ``z_i = a_i (x_i * s - b_i m)`` of a C-ordered array or a CSR matrix, as the kernels take them."""
-    if sp.issparse(X):
-        return implementation.csr_rows(
-            X.indptr, X.indices, X.data, X.shape[1], col_scale, shift, row_scale, row_shift, unit
-        )
-    return implementation.dense_rows(X, col_scale, shift, row_scale, row_shift, unit)
+dense_rows = implementation.dense_rows
+csr_rows = implementation.csr_rows

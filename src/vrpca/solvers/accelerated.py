@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vrpca.data.first_pass import FirstPass, MomentSum
-from vrpca.data.product import Pair, SampleProductSum
+from vrpca.data.first_pass import FirstPass, MomentSum, Pair, SampleProductSum
 from vrpca.data.stream import Basis, StreamSum
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
@@ -23,7 +22,7 @@ from vrpca.solvers.base import Passes, Solver, State, random_start, whole_regist
 from vrpca.solvers.krylov import Krylov, KrylovState
 from vrpca.solvers.lanczos import Lanczos
 from vrpca.solvers.outside import estimate_outside
-from vrpca.solvers.search_space import SearchSpace
+from vrpca.solvers.search_space import SearchSpace, leading_vectors
 
 # These widths and lengths were found by trying, on MNIST, RCV1, news20 and generated spectra (`vrpca bench passes`).
 SAMPLE_FRACTION = 0.05  # fraction of the rows sampled for the start
@@ -149,20 +148,9 @@ def leading_of_sample(sample: View, width: int, rng: np.random.Generator) -> np.
     for part, products in CASCADE:
         rows = int(part * sample.n)
         if rows >= LEAST_SAMPLED * block:
-            W = _leading(sample if rows == sample.n else sample.sample(rows, rng), width, products, W, rng)
+            part_view = sample if rows == sample.n else sample.sample(rows, rng)
+            W = leading_vectors(part_view, W, width, products, rng)
     return W
-
-
-def _leading(sample: View, width: int, products: int, W: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    block = W.shape[1]
-    space = SearchSpace(sample, width, products * block)
-    space.expand(W.T)
-    for _ in range(products - 1):
-        Z = space.new_directions(space.residuals(block)[1], rng)
-        if not len(Z):
-            break
-        space.expand(Z)
-    return np.ascontiguousarray(space.vectors(block).T)
 
 
 @dataclass(frozen=True, kw_only=True)

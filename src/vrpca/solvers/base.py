@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from vrpca.certificate import Certificate, certify
 from vrpca.data.first_pass import FirstPass, MomentSum
 from vrpca.data.source import Source
 from vrpca.data.view import Problem, View
@@ -55,23 +54,6 @@ class State(ABC):
     @abstractmethod
     def vectors(self) -> np.ndarray:
         """W: the Ritz vectors as columns."""
-
-    def light(self) -> State:
-        """The state without what only the next step needs: enough to go back to."""
-        return self
-
-    def objective(self, k: int) -> float:
-        """``tr(W_k^T A W_k)``, relative to tr A."""
-        return float(self.theta[:k].sum())
-
-    def certificate(self, k: int, rounding: float) -> Certificate:
-        """Bound for the k leading vectors, given the relative rounding of products with A."""
-        return certify(self.theta, self.G, k, self.d, self.mu, self.kind, rounding)
-
-    @property
-    def finite(self) -> bool:
-        """Whether all numbers that matter are finite."""
-        return bool(np.isfinite(self.theta).all() and np.isfinite(self.G).all())
 
 
 S = TypeVar("S", bound=State)

@@ -11,8 +11,9 @@ from vrpca.data.first_pass import FirstPass
 from vrpca.data.gram import GramSum, Matrix
 from vrpca.data.source import Source
 from vrpca.data.view import Problem, View
-from vrpca.linalg import aligned_zeros, ritz
+from vrpca.linalg import aligned_zeros
 from vrpca.solvers.base import Passes, Solver, State, whole_registers
+from vrpca.solvers.search_space import ritz
 from vrpca.threads import blas_threads
 
 

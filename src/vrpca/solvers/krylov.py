@@ -56,12 +56,8 @@ class Krylov(Solver[KrylovState]):
 
     def step(self, view: View, state: KrylovState, rng: np.random.Generator) -> KrylovState:
         """Expand the space by the residuals: one pass."""
-        space = state.space
-        space.shrink(min(self.block, view.d))
-        Z = space.new_directions(state.residuals, rng)
-        if len(Z):
-            space.expand(Z)
-        return self.state(view, space)
+        state.space.grow(state.residuals, rng)
+        return self.state(view, state.space)
 
     def state(self, view: View, space: SearchSpace, watched: int = 0) -> KrylovState:
         """The leading Ritz pairs; the residuals of `watched` pairs, or of one block, tell what is outside them."""

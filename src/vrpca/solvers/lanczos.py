@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from vrpca.data.view import View
-from vrpca.linalg import ritz, straightened, sweep
-from vrpca.solvers.search_space import Images, recombine, support_of
+from vrpca.linalg import straightened, sweep
+from vrpca.solvers.search_space import Images, recombine, ritz, support_of
 
 # If less than this is left of a unit vector after Gram-Schmidt, it is made again: two digits are lost at most.
 NOISE = 0.01

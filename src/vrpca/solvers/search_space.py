@@ -10,7 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
-from vrpca.linalg import aligned_zeros, ritz, transpose_into
+from vrpca import kernels
+from vrpca.linalg import aligned_zeros
 
 PIECE = 8192  # entries of the vectors that are recombined at a time: 64 rows of float32 take 2 MB
 INDEPENDENT = 1e4  # times eps: eigenvalues of a Gram matrix of unit vectors below this are taken for dependence
@@ -42,6 +43,15 @@ class Images:
         return transpose_into(out, self.U)
 
 
+def transpose_into(out: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """``out = W^T``."""
+    if W.flags.c_contiguous:
+        kernels.transpose(W, out)
+    else:
+        out[...] = W.T
+    return out
+
+
 class SearchSpace:
     """Orthonormal S with A S, and the Ritz pairs of A on its span.
 
@@ -66,14 +76,10 @@ class SearchSpace:
         self.AS = np.empty((capacity, d), operator.dtype)
         self.H = np.zeros((capacity, capacity))
         self.size = 0
+        self.full = False  # whether S spans all that A does not send to zero: A is known then
         self.products = 0
         self.theta, self.Y = np.zeros(0), np.zeros((0, 0))
         self.last: np.ndarray | None = None  # the Ritz vectors before the last expansion, as coefficients
-
-    @property
-    def full(self) -> bool:
-        """Whether S spans all that A does not send to zero: A is known then."""
-        return self.size >= self.order
 
     def expand(self, Z: np.ndarray, images: np.ndarray | None = None) -> None:
         """Take in the rows of Z, orthonormal and orthogonal to S: one pass, unless their `images` are known."""
@@ -87,9 +93,17 @@ class SearchSpace:
         self.H[:new, old:new] = H
         self.H[old:new, :old] = H[:old].T
         self.last = None if self.last is None else np.vstack([self.last, np.zeros((new - old, self.last.shape[1]))])
-        self.size = new
+        self.size, self.full = new, new >= self.order
         self.products += 1
         self.theta, self.Y = ritz(self.H[:new, :new])
+
+    def grow(self, Z: np.ndarray, rng: np.random.Generator) -> bool:
+        """Expand by what is new in the rows of Z, after making room for it; return whether anything is."""
+        self.shrink(len(Z))
+        Z = self.new_directions(Z, rng)
+        if len(Z):
+            self.expand(Z)
+        return len(Z) > 0
 
     def shrink(self, wanted: int) -> None:
         """Make room for so many more: keep the leading Ritz vectors, and those of the step before."""
@@ -151,6 +165,27 @@ class SearchSpace:
 
     def _coefficients(self, count: int) -> np.ndarray:
         return np.ascontiguousarray(self.Y[:, :count].T, dtype=self.S.dtype)
+
+
+def ritz(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues, largest first, and eigenvectors of a symmetric matrix given up to rounding."""
+    theta, Y = np.linalg.eigh((H + H.T) / 2)
+    return theta[::-1].copy(), Y[:, ::-1].copy()
+
+
+def leading_vectors(
+    operator: Operator, W: np.ndarray, width: int, products: int, rng: np.random.Generator
+) -> np.ndarray:
+    """The leading Ritz vectors, as many as W has columns, after so many products from the block W."""
+    block = W.shape[1]
+    space = SearchSpace(operator, width, products * block)
+    space.expand(W.T)
+    for _ in range(products - 1):
+        Z = space.new_directions(space.residuals(block)[1], rng)
+        if not len(Z):
+            break
+        space.expand(Z)
+    return np.ascontiguousarray(space.vectors(block).T)
 
 
 def support_of(operator: Operator, width: int) -> tuple[np.ndarray | None, int]:

@@ -15,9 +15,10 @@ from scipy.linalg import block_diag
 from vrpca.data.first_pass import FirstPass
 from vrpca.data.source import Source
 from vrpca.data.view import View
-from vrpca.linalg import aligned_copy, aligned_zeros, cross, orthonormalise, residual_gram, ritz, rotate
+from vrpca.linalg import aligned_copy, aligned_zeros, cross, orthonormalise, residual_gram, rotate
 from vrpca.solvers.base import Passes, Solver, State, random_start
 from vrpca.solvers.outside import Probe
+from vrpca.solvers.search_space import ritz
 
 
 @dataclass(frozen=True, kw_only=True)
