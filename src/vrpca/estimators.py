@@ -27,7 +27,7 @@ _PARAMETERS = """solver : str, default="auto"
         Wanted suboptimality: ``1 - (variance explained) / (the most that so many components can explain)``. The run
         stops when its certificate is below it.
     max_passes : float, default=100
-        Readings of the data that may be spent (one more, if the last step has to be taken back). Not converging is a
+        Passes over the data that may be spent (one more, if the last step has to be taken back). Not converging is a
         warning with a full result.
     max_seconds : float, optional
         Time that may be spent.
@@ -51,8 +51,8 @@ _PARAMETERS = """solver : str, default="auto"
         Independent runs, of which the one with the largest objective is kept.
     cost : {"auto", "time", "passes"}, default="auto"
         What `accelerated` is to save: ``"time"`` (narrow blocks, little arithmetic) or ``"passes"`` (few readings of
-        the data, for more arithmetic and memory). By default time, but passes for memory
-        maps larger than half of the machine's memory.
+        the data, for more arithmetic and memory). By default time, but passes for memory maps larger than half of the
+        machine's memory.
     certificate : {"estimated", "probabilistic"}, default="estimated"
         What the certificate is to rest on: the search that found the components, or a fresh random search outside them,
         which costs further passes and bounds what was missed but for a `failure_probability`. Where `gram` is the
@@ -66,7 +66,7 @@ _PARAMETERS = """solver : str, default="auto"
     warm_start : bool, default=False
         Start from the components of the last fit.
     callback : callable, optional
-        Called with a `Record` after every look; a true return value stops the run.
+        Called with a `Record` after every step; a true return value stops the run.
     verbose : bool, default=False
         Show a progress bar on stderr."""
 
@@ -87,11 +87,11 @@ _ATTRIBUTES = """components_ : ndarray of shape (n_components_, n_features)
     converged_ : bool
         Whether the certificate is below `tol`.
     n_passes_ : float
-        Readings of the data, fractions included.
+        Passes over the data, fractions included.
     solver_ : str
         The solver that did it, and `solver_reason_` why.
     history_ : list of Record
-        Passes, seconds, objective, residual and bound after every look.
+        Passes, seconds, objective, residual and bound after every step.
     status_ : Status
         How the run ended; ``.value`` is advice."""
 
