@@ -1,4 +1,4 @@
-"""How far from optimal an answer can be: bounds from W, A W and what is known of A on W's complement; nothing else.
+"""Bounds on how far from optimal an answer can be, from W, A W and what is known of A on W's complement.
 
 With ``R = A W - W Theta`` and C the restriction of A to the complement of W's span, let ``mu >= lambda_max(C)`` and
 ``delta = theta_k - mu``. If ``delta > 0``, the sum of A's k largest eigenvalues is at most the sum of the k largest
@@ -54,7 +54,7 @@ def certify(theta: np.ndarray, G: np.ndarray, k: int, d: int, mu: float, kind: s
     d : int
         Dimension of the space.
     mu : float
-        (Estimate of) the largest eigenvalue outside the span of all Ritz vectors.
+        The largest eigenvalue outside the span of all Ritz vectors, or an estimate of it.
     kind : str
         How mu was found.
     eps : float
@@ -86,9 +86,9 @@ def _bound_without_gap(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> f
 
 
 def _rounding(theta: np.ndarray, norms: np.ndarray, k: int, mu: float, eps: float) -> float:
-    """What rounding can hide: an error E_j in A w_j adds to its residual, which turns w_j by that over its gap.
+    """What rounding can hide. An error E_j in A w_j adds to the residual of w_j, and turns w_j by E_j over its gap.
 
-    The sizes were found over some thousand generated cases (`benchmarks/certificates.py`).
+    The factors 8 and 2 were found over some thousand generated cases (`benchmarks/certificates.py`).
     """
     E = eps * np.maximum(8 * np.abs(theta[:k]), theta[0])
     gap = np.maximum(theta[:k] - np.append(theta, mu)[k], np.finfo(float).tiny)

@@ -1,4 +1,4 @@
-"""An independent look at a fitted model: its components against data, with nothing else that the fit stored trusted."""
+"""An independent check of a fitted model: its components against data. Nothing else that the fit stored is trusted."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from vrpca.options import as_generator, check_weights
 from vrpca.run import Budget
 from vrpca.threads import n_threads as threads
 
-EXTRA = 4  # columns of the search outside the model's components
+EXTRA = 4  # columns of the search outside the model's components: more of them save passes and cost arithmetic
 PATIENCE = 6  # passes before the search may end early: a random start says little at first
-SETTLED = 0.1  # residual of the largest value found outside, relative to the gap, at which it is believed
+SETTLED = 0.1  # the largest value found outside is believed when its residual is below this part of the gap
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _check_options(tol: float, passes: int) -> None:
     if not tol >= 0:
         raise OptionError(f"tol={tol!r} must be a number, at least 0.")
     if not passes >= 3:
-        raise OptionError(f"passes={passes!r} must be at least 3: one for the moments, two to look outside the model.")
+        raise OptionError(f"passes={passes!r} must be at least 3: one for the moments, two to search outside the model.")
 
 
 def _components(model: Any, source: Source) -> np.ndarray:
@@ -175,7 +175,7 @@ class _Search:
         self.residual_gram = R.T @ R
 
     def run(self, tol: float) -> Certificate:
-        """Search until the passes are spent or nothing more is to be learnt; return the last certificate."""
+        """Search until the passes are spent or nothing is left to find; return the last certificate."""
         while True:
             theta, R = self._pairs()
             certificate = self._certificate(theta, R)

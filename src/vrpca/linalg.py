@@ -47,8 +47,8 @@ def residual_gram(W: np.ndarray, U: np.ndarray, theta: np.ndarray) -> np.ndarray
 def orthonormalise(W: np.ndarray, rounds: int = 2) -> float:
     """Make W's columns orthonormal in place, keeping the span of the leading ones; return the longest one's length.
 
-    Cholesky-QR: one round leaves an error that grows with the square of W's condition, the second one removes it.
-    Householder QR steps in where the columns are too dependent for that.
+    Cholesky-QR: the error of one round grows with the square of W's condition number, and a second round removes it.
+    Where the columns are too dependent for that, Householder QR is used instead.
     """
     if W.shape[1] == 1:
         rounds = 1
@@ -77,7 +77,7 @@ def orthonormalise(W: np.ndarray, rounds: int = 2) -> float:
 def sweep(S: np.ndarray, V: np.ndarray, K: np.ndarray | None = None, *, n_threads: int) -> np.ndarray:
     """``V <- K [S; V]`` in place, unless K is None, and ``V [S; V]^T`` of what it became; vectors are rows.
 
-    K may have fewer rows than V, whose others are lost then.
+    K may have fewer rows than V; V's other rows are lost then.
     """
     q = len(V) if K is None else len(K)
     D = np.empty((q, len(S) + q))

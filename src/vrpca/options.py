@@ -1,4 +1,4 @@
-"""The options that the functions and estimators share: their defaults, and what is wrong with those that are given."""
+"""The options that the functions and estimators share: their defaults and their checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many threads work: ours, and those of the BLAS that does the small things in between."""
+"""How many threads work: those of our kernels, and those of BLAS."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def n_threads(asked: int | None) -> int:
 
 
 class _Blas:
-    """The limits on BLAS that are in force: they are the process's, whichever of its threads asks for them."""
+    """The limits on BLAS that are in force. They hold for the whole process, whichever thread asks for them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -46,10 +46,10 @@ _blas = _Blas()
 
 
 def blas_threads(count: int) -> AbstractContextManager[None]:
-    """Limit BLAS to so many threads within a block; whoever leaves last restores what the first one found.
+    """Limit BLAS to so many threads within a ``with`` block; the last one to leave restores the original limit.
 
-    Between the products there are only small matrices: a second BLAS thread gains nothing there, and goes on spinning
-    on the core that the next product wants.
+    Between our products there are only small matrices. A second BLAS thread gains nothing there, and keeps a core busy
+    that the next product needs.
     """
     return _blas.limited(count)
 
@@ -57,7 +57,7 @@ def blas_threads(count: int) -> AbstractContextManager[None]:
 def in_parallel(n_threads: int, work: Callable[..., T], *arguments: Sequence[Any]) -> Iterator[T]:
     """``map(work, *arguments)`` on so many threads, results in order.
 
-    The threads stay for the next time: starting one can take a millisecond. A forked child starts its own.
+    The threads are kept, because starting one can take a millisecond. A forked child starts its own.
     """
     return _pool(n_threads, os.getpid()).map(work, *arguments)
 
