@@ -124,7 +124,7 @@ def _check_options(tol: float, passes: int) -> None:
     if not tol >= 0:
         raise OptionError(f"tol={tol!r} must be a number, at least 0.")
     if not passes >= 3:
-        raise OptionError(f"passes={passes!r} must be at least 3: one for the moments, two to search outside the model.")
+        raise OptionError(f"passes={passes!r} must be at least 3: one for the moments, two for the search.")
 
 
 def _components(model: Any, source: Source) -> np.ndarray:
