@@ -2,6 +2,7 @@
 #
 #   make demo    generate data, fit, transform, check, plot; everything under demo-output/
 #   make test    the test suite, with the compiled kernels and then with their NumPy twins
+#   make test-processors   the same as other processors run it: with each of OpenBLAS' kernels that this one can run
 #   make lint    ruff and mypy
 #   make bench   the benchmark of the foundations, then the quick set against the peers; pages under bench-output/;
 #                VRPCA_DATA is the folder with real data sets, where there are any
@@ -14,7 +15,7 @@ STAMP := $(VENV)/.installed
 NATIVE := $(wildcard src/vrpca/kernels/native/*)
 export VRPCA_DATA ?= ../shared/data
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-processors lint bench clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMP)
@@ -24,6 +25,9 @@ demo: $(STAMP)
 test: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 	OPENBLAS_NUM_THREADS=1 VRPCA_KERNELS=reference $(BIN)/python -m pytest -n auto -m reference
+
+test-processors: $(STAMP)
+	$(BIN)/python tests/processors.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
