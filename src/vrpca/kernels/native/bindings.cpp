@@ -142,7 +142,7 @@ i64 rows_per_sum(const vrpca::CsrRows<T, I>& r) {
 template <class T, class I>
 void product(const Rows<vrpca::CsrRows<T, I>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
     const auto& r = self.rows;
-    const i64 d = r.d, ld = DISPATCH(Size<vrpca::CsrRows<T, I>>::columns(l)), per_sum = rows_per_sum(r);
+    const i64 d = r.d, ld = DISPATCH(padded(l)), per_sum = rows_per_sum(r);
     const double* m = r.map.shift;
     std::vector<double> mW(m ? l : 0);
     for (i64 j = 0; m && j < d; j++)
@@ -204,7 +204,7 @@ void narrow_product(const Rows<vrpca::DenseRows<T>>& self, const T* W, i64 l, T*
     for (i64 j = 0; j < d; j++)
         for (i64 c = 0; c < l; c++) Wt[c * d + j] = W[j * l + c];
     auto partial = zeros<double>(parts * d * l);
-    i64 tile = DISPATCH(Size<vrpca::DenseRows<T>>::tile(r));
+    i64 tile = DISPATCH(TILE) * d;
     auto tiles = scratch<T>(parts * tile);
     vrpca::in_parallel(parts, [&](i64 p) {
         DISPATCH(product(r, cut[p], cut[p + 1], Wt.get(), l, partial.get() + p * d * l, P, tiles.get() + p * tile));
@@ -217,13 +217,14 @@ void narrow_product(const Rows<vrpca::DenseRows<T>>& self, const T* W, i64 l, T*
         }
 }
 
-// U += Z^T (Z W), dense, from three columns on: by panels of columns, so that an entry of X is loaded once for all of them.
+// U += Z^T (Z W), dense, from three columns on: by panels of columns, so that an entry of X is loaded once for all of
+// them.
 template <class T>
 void wide_product(const Rows<vrpca::DenseRows<T>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
     const auto& r = self.rows;
     const i64 d = r.d, parts = threads_for(r, threads), wide = DISPATCH(WIDE), size = (l + wide - 1) / wide * wide * d;
     auto cut = split(r, parts);
-    const i64 tile = DISPATCH(Size<vrpca::DenseRows<T>>::tile(r));
+    const i64 tile = DISPATCH(TILE) * d;
     std::unique_lock<std::mutex> alone(self.room->mutex, std::try_to_lock);
     auto own = scratch<T>(alone ? 0 : size + parts * (size + tile));
     auto own_totals = scratch<double>(alone ? 0 : parts * size);
@@ -362,7 +363,7 @@ void bind_kernels(nb::module_& m) {
     m.def("row_norms", [](const Self& self, Vec<double> norms) {
         require(i64(norms.size()) == self.rows.n, "norms must have one entry per row");
         nb::gil_scoped_release release;
-        auto row = scratch<T>(DISPATCH(Size<R>::row(self.rows)));
+        auto row = scratch<T>(DISPATCH(row_size(self.rows)));
         DISPATCH(row_norms(self.rows, norms.data(), row.get()));
     }, "rows"_a, nb::arg("norms").noconvert());
 
@@ -398,8 +399,8 @@ void bind_kernels(nb::module_& m) {
                 "V must be d x j and Q (rows of the block) x j");
         check_order(order, n);
         nb::gil_scoped_release release;
-        auto panel = scratch<T>(DISPATCH(Size<R>::panel(self.rows, 3)));
-        auto row = scratch<T>(2 * DISPATCH(Size<R>::row(self.rows)));
+        auto panel = scratch<T>(DISPATCH(panel_size(self.rows, 3)));
+        auto row = scratch<T>(2 * DISPATCH(row_size(self.rows)));
         auto f = scratch<double>(j);
         DISPATCH(vr_vector(self.rows, w.data(), w0.data(), u.data(), p.data(), V ? V->data() : nullptr,
                            Q ? Q->data() : nullptr, j, order.data(), i64(order.size()), eta,
@@ -409,7 +410,7 @@ void bind_kernels(nb::module_& m) {
        nb::arg("order").noconvert(), "eta"_a, nb::arg("rho").noconvert().none());
 
     m.def("vr_panel", [](const Self& self, Mat<const T> U) {
-        i64 l = U.shape(1), size = DISPATCH(Size<R>::block_panel(self.rows, l));
+        i64 l = U.shape(1), size = DISPATCH(block_panel_size(self.rows, l));
         require(i64(U.shape(0)) == self.rows.d, "U must be d x l");
         auto panel = scratch<T>(size);
         {
@@ -423,12 +424,12 @@ void bind_kernels(nb::module_& m) {
                          Vec<const double> theta, Vec<const i64> order, double eta, OptVec<const double> rho) {
         i64 d = self.rows.d, n = self.rows.n, l = W.shape(1);
         require(i64(W.shape(0)) == d && i64(W0.shape(0)) == d && i64(W0.shape(1)) == l, "W and W0 must be d x l");
-        require(i64(panel.size()) == DISPATCH(Size<R>::block_panel(self.rows, l)), "panel must be vr_panel(rows, U)");
+        require(i64(panel.size()) == DISPATCH(block_panel_size(self.rows, l)), "panel must be vr_panel(rows, U)");
         require_rowwise(P, n, l);
         require(i64(theta.size()) == l && (!rho || i64(rho->size()) == n), "theta must have l entries, rho n");
         check_order(order, n);
         nb::gil_scoped_release release;
-        auto row = scratch<T>(2 * DISPATCH(Size<R>::row(self.rows)));
+        auto row = scratch<T>(2 * DISPATCH(row_size(self.rows)));
         auto small = scratch<double>(DISPATCH(small_size(l)));
         DISPATCH(vr_block(self.rows, W.data(), W0.data(), panel.data(), P.data(), P.stride(0), theta.data(), l,
                           order.data(), i64(order.size()), eta, data_or_null<double>(rho), row.get(), small.get()));
@@ -465,8 +466,8 @@ void bind_kernels(nb::module_& m) {
         require(!rho || i64(rho->size()) == self.rows.n, "rho must have one entry per row");
         check_order(order, self.rows.n);
         nb::gil_scoped_release release;
-        auto panel = scratch<T>(DISPATCH(Size<R>::panel(self.rows, l + 1)));
-        auto row = scratch<T>(DISPATCH(Size<R>::row(self.rows)));
+        auto panel = scratch<T>(DISPATCH(panel_size(self.rows, l + 1)));
+        auto row = scratch<T>(DISPATCH(row_size(self.rows)));
         auto small = scratch<double>(DISPATCH(small_size(l)));
         DISPATCH(oja_block(self.rows, W.data(), l, order.data(), i64(order.size()), eta.data(),
                            data_or_null<double>(rho), panel.get(), row.get(), small.get()));
