@@ -35,7 +35,7 @@ struct FourRows {
 
 template <class T>
 void moments(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, double factor, double* mean, double* M2,
-             double* total) {
+             double*, double* total) {
     const i64 d = rows.d;
     i64 first = lo;  // deviations are taken from the first row that has a weight
     while (weight && first + 1 < hi && weight[first] == 0) first++;
@@ -136,20 +136,11 @@ double squares(const CsrRows<T, I>& rows, i64 lo, i64 hi, const double* weight, 
     return W;
 }
 
-#define VRPCA_INSTANTIATE(Rows) template void row_norms(const Rows&, double*, Rows::T*);
-VRPCA_EACH_ROWS(VRPCA_INSTANTIATE)
-#undef VRPCA_INSTANTIATE
-
-#define VRPCA_INSTANTIATE(Rows)                                                                      \
-    template void moments(const Rows&, i64, i64, const double*, double, double*, double*, double*);  \
-    template double squares(const Rows&, i64, i64, const double*, double, double*);
-VRPCA_EACH_DENSE(VRPCA_INSTANTIATE)
-#undef VRPCA_INSTANTIATE
-
 #define VRPCA_INSTANTIATE(Rows)                                                                               \
+    template void row_norms(const Rows&, double*, Rows::T*);                                                  \
     template void moments(const Rows&, i64, i64, const double*, double, double*, double*, double*, double*);  \
     template double squares(const Rows&, i64, i64, const double*, double, double*);
-VRPCA_EACH_CSR(VRPCA_INSTANTIATE)
+VRPCA_EACH_ROWS(VRPCA_INSTANTIATE)
 #undef VRPCA_INSTANTIATE
 
 }  // namespace VRPCA_ISA
