@@ -1,31 +1,15 @@
-// Python's view of the kernels for tall matrices and long vectors.
-#include <nanobind/stl/optional.h>
-
+// Bindings of the kernels of tall.hpp and vectors.hpp.
 #include <algorithm>
-#include <memory>
-#include <optional>
 #include <vector>
 
 #include "binding.hpp"
-#include "dispatch.hpp"
 #include "pool.hpp"
-#define VRPCA_ISA baseline
-#include "tall.hpp"
-#include "vectors.hpp"
-#undef VRPCA_ISA
-#ifdef VRPCA_HAVE_AVX2
-#define VRPCA_ISA avx2
-#include "tall.hpp"
-#include "vectors.hpp"
-#undef VRPCA_ISA
-#endif
 
-using namespace nb::literals;
-using vrpca::i64;
-
+namespace vrpca {
 namespace {
 
-// Every thread has pieces of all vectors, and a D of its own; they are added in order.
+// A thread works on at least four pieces of all vectors, and has a D of its own. The D are added in order, so that
+// the result depends only on the number of threads. All memory is allocated before, because threads must not throw.
 template <class T>
 void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, double* D, i64 threads) {
     const i64 piece = DISPATCH(PIECE), pieces = (d + piece - 1) / piece;
@@ -33,9 +17,9 @@ void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, double
     const i64 size = q * (m + q);
     const i64 room = DISPATCH(sweep_size(m, b));
     std::vector<double> own(size_t(parts * size), 0.0);
-    std::vector<T> scratch(size_t(parts * room));  // nothing that may throw is left to the threads
+    std::vector<T> scratch(size_t(parts * room));
     std::vector<const T*> rows(size_t(parts * (m + b)));
-    vrpca::in_parallel(parts, [&](i64 p) {
+    in_parallel(parts, [&](i64 p) {
         const i64 lo = pieces * p / parts * piece, hi = std::min(d, pieces * (p + 1) / parts * piece);
         DISPATCH(sweep(S, m, K, V, b, q, d, lo, hi, own.data() + p * size, scratch.data() + p * room,
                        rows.data() + p * (m + b)));
@@ -46,8 +30,8 @@ void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, double
 }
 
 template <class T>
-void bind(nb::module_& m) {
-    m.def("sweep", [](Mat<const T> S, std::optional<Mat<const double>> K, Mat<T> V, Mat<double> D, i64 threads) {
+void bind_vectors(nb::module_& m) {
+    m.def("sweep", [](Mat<const T> S, OptMat<const double> K, Mat<T> V, Mat<double> D, i64 threads) {
         i64 s = S.shape(0), d = S.shape(1), b = V.shape(0), q = D.shape(0);
         require(i64(V.shape(1)) == d, "S and V must have rows of the same length");
         require(K ? i64(K->shape(0)) == q && i64(K->shape(1)) == s + b && q <= b : q == b,
@@ -55,45 +39,51 @@ void bind(nb::module_& m) {
         require(i64(D.shape(1)) == s + q, "D must have a column for every vector");
         nb::gil_scoped_release release;
         sweep(S.data(), s, K ? K->data() : nullptr, V.data(), b, q, d, D.data(), threads);
-    }, nb::arg("S").noconvert(), nb::arg("K").noconvert().none(), nb::arg("V").noconvert(), nb::arg("D").noconvert(),
-       "threads"_a);
+    }, array("S"), optional_array("K"), array("V"), array("D"), "threads"_a);
 
     m.def("transpose", [](Mat<const T> W, Mat<T> out) {
         i64 rows = W.shape(0), columns = W.shape(1);
         require(i64(out.shape(0)) == columns && i64(out.shape(1)) == rows, "out must have the shape of W^T");
         nb::gil_scoped_release release;
         DISPATCH(transpose(W.data(), rows, columns, out.data()));
-    }, nb::arg("W").noconvert(), nb::arg("out").noconvert());
+    }, array("W"), array("out"));
+}
 
+template <class T>
+void bind_matrices(nb::module_& m) {
     m.def("cross", [](Mat<const T> W, Mat<const T> U, Mat<double> H) {
         i64 d = W.shape(0), l = W.shape(1), q = U.shape(1);
         require(i64(U.shape(0)) == d && i64(H.shape(0)) == l && i64(H.shape(1)) == q, "W, U and H must fit together");
         nb::gil_scoped_release release;
-        auto rows = buffer(DISPATCH(tall_size(l, q)));
+        auto rows = scratch<double>(DISPATCH(tall_size(l, q)));
         DISPATCH(cross(W.data(), l, U.data(), q, d, H.data(), rows.get()));
-    }, nb::arg("W").noconvert(), nb::arg("U").noconvert(), nb::arg("H").noconvert());
+    }, array("W"), array("U"), array("H"));
 
     m.def("residual_gram", [](Mat<const T> W, Mat<const T> U, Vec<const double> theta, Mat<double> G) {
         i64 d = W.shape(0), l = W.shape(1);
         require(i64(U.shape(0)) == d && i64(U.shape(1)) == l && i64(theta.size()) == l && i64(G.shape(0)) == l &&
                     i64(G.shape(1)) == l, "W, U, theta and G must fit together");
         nb::gil_scoped_release release;
-        auto rows = buffer(DISPATCH(tall_size(l, l)));
+        auto rows = scratch<double>(DISPATCH(tall_size(l, l)));
         DISPATCH(residual_gram(W.data(), U.data(), theta.data(), l, d, G.data(), rows.get()));
-    }, nb::arg("W").noconvert(), nb::arg("U").noconvert(), nb::arg("theta").noconvert(), nb::arg("G").noconvert());
+    }, array("W"), array("U"), array("theta"), array("G"));
 
     m.def("combine", [](double alpha, Mat<T> S, Mat<const T> W, Mat<const double> C) {
         i64 d = W.shape(0), l = W.shape(1), q = S.shape(1);
         require(i64(S.shape(0)) == d && i64(C.shape(0)) == l && i64(C.shape(1)) == q, "S, W and C must fit together");
         nb::gil_scoped_release release;
-        auto row = buffer(DISPATCH(tall_size(l, q)));
+        auto row = scratch<double>(DISPATCH(tall_size(l, q)));
         DISPATCH(combine(alpha, S.data(), q, W.data(), C.data(), l, d, row.get()));
-    }, "alpha"_a, nb::arg("S").noconvert(), nb::arg("W").noconvert(), nb::arg("C").noconvert());
+    }, "alpha"_a, array("S"), array("W"), array("C"));
 }
 
 }  // namespace
 
 void bind_tall(nb::module_& m) {
-    bind<float>(m);
-    bind<double>(m);
+    bind_vectors<float>(m);
+    bind_vectors<double>(m);
+    bind_matrices<float>(m);
+    bind_matrices<double>(m);
 }
+
+}  // namespace vrpca

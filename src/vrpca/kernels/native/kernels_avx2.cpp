@@ -1,5 +1,3 @@
-// Compiled with AVX2 and FMA enabled; called only where the processor has them.
+// Compiled with AVX2 and FMA. dispatch.hpp calls it only where the processor has both.
 #define VRPCA_ISA avx2
 #include "kernels.inl"
-#include "tall.inl"
-#include "vectors.inl"

@@ -1,4 +1,3 @@
+// Compiled for any processor of the architecture.
 #define VRPCA_ISA baseline
 #include "kernels.inl"
-#include "tall.inl"
-#include "vectors.inl"

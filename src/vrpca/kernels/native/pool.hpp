@@ -1,4 +1,5 @@
-// Threads that stay: starting one can take longer than a short product. They sleep when nothing has come for a while.
+// Threads that stay. Starting a thread can take longer than a short product, so the threads of one product wait for
+// the next one. After a while without work they sleep.
 #pragma once
 #include <unistd.h>
 
@@ -16,8 +17,8 @@ namespace vrpca {
 
 class Pool {
 public:
-    // The process's pool; a forked child, which has none of its parent's threads, gets a new one. Never destroyed: its
-    // threads may sleep until the process ends.
+    // The pool of this process. A forked child has none of its parent's threads, so it gets a new pool. A pool is
+    // never destroyed, because its threads may sleep until the process ends.
     static Pool& get() {
         static std::mutex mutex;
         static Pool* pool = nullptr;
@@ -30,7 +31,8 @@ public:
         return *pool;
     }
 
-    // Runs work(0..parts-1), the last one here; parts that no thread has begun are done here, too. It must not throw.
+    // Runs work(0), ..., work(parts - 1). The calling thread does the last part, and then those parts that no other
+    // thread has begun. `work` must not throw.
     void run(std::int64_t parts, const std::function<void(std::int64_t)>& work) {
         Job job{&work, parts - 1};
         {
@@ -51,6 +53,8 @@ public:
     }
 
 private:
+    // How long a thread waits before it sleeps. A longer wait saves waking up if the next product comes late. A
+    // shorter wait leaves the core to others sooner.
     static constexpr std::chrono::microseconds PATIENCE{1000};
 
     struct Job {
@@ -63,20 +67,22 @@ private:
         std::int64_t part;
     };
 
-    // Waits for a moment without going to sleep: where one product follows another, waking up would take longer.
+    // Waits until `ready` or until PATIENCE is over, without sleeping.
     template <class F>
     static void await(F&& ready) {
         const auto end = std::chrono::steady_clock::now() + PATIENCE;
         while (!ready() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
     }
 
+    // Starts threads until there are as many as wanted, or until the system has no more to give.
     void grow(std::int64_t wanted) {
         try {
             for (; threads_ < wanted; threads_++) std::thread([this] { serve(); }).detach();
-        } catch (const std::system_error&) {  // the system has no more threads to give
+        } catch (const std::system_error&) {
         }
     }
 
+    // What a thread of the pool does, for ever.
     void serve() {
         std::unique_lock<std::mutex> lock(mutex_);
         for (;;) {
@@ -91,6 +97,7 @@ private:
         }
     }
 
+    // Runs a task of this job if one is left.
     bool take_own(Job& job, std::unique_lock<std::mutex>& lock) {
         for (auto t = tasks_.begin(); t != tasks_.end(); ++t)
             if (t->job == &job) {
@@ -103,6 +110,7 @@ private:
         return false;
     }
 
+    // Runs a task. The lock is released meanwhile.
     void finish(const Task& task, std::unique_lock<std::mutex>& lock) {
         lock.unlock();
         (*task.job->work)(task.part);
@@ -114,10 +122,10 @@ private:
     std::condition_variable wake_;
     std::deque<Task> tasks_;
     std::int64_t threads_ = 0;
-    std::atomic<bool> waiting_{false};  // whether there are tasks, for those who do not hold the mutex
+    std::atomic<bool> waiting_{false};  // whether there are tasks; may be read without the mutex
 };
 
-// Runs work(0..parts-1) in parallel.
+// Runs work(0), ..., work(parts - 1) in parallel.
 template <class F>
 void in_parallel(std::int64_t parts, F&& work) {
     if (parts == 1) work(0);

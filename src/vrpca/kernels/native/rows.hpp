@@ -1,7 +1,7 @@
-// Rows of the data as the kernels see them: z_i = a_i (x_i * s - b_i m), never stored.
+// Rows of the data as the kernels see them: z_i = a_i (x_i * s - b_i m). They are never stored.
 //
-// a is the row scale times one unit, s the column scale, b the row shift and m the shift vector; an absent array
-// stands for ones (for m: no shift). This file holds plain data only; the arithmetic is in kernels.inl.
+// a is the row scale times one unit, s the column scale, b the row shift and m the shift vector. A null pointer
+// stands for ones; for m it stands for no shift. This file has plain data only; rows.inl has the arithmetic.
 #pragma once
 #include <cstdint>
 
@@ -41,4 +41,17 @@ struct CsrRows {
     RowMap<T> map;
 };
 
+// All types of rows. Python knows them by these names.
+using DenseRowsF32 = DenseRows<float>;
+using DenseRowsF64 = DenseRows<double>;
+using CsrRowsF32I32 = CsrRows<float, std::int32_t>;
+using CsrRowsF32I64 = CsrRows<float, std::int64_t>;
+using CsrRowsF64I32 = CsrRows<double, std::int32_t>;
+using CsrRowsF64I64 = CsrRows<double, std::int64_t>;
+
 }  // namespace vrpca
+
+// DO(name) for every type of rows. Kernels are instantiated and bound with these lists.
+#define VRPCA_EACH_DENSE(DO) DO(DenseRowsF32) DO(DenseRowsF64)
+#define VRPCA_EACH_CSR(DO) DO(CsrRowsF32I32) DO(CsrRowsF32I64) DO(CsrRowsF64I32) DO(CsrRowsF64I64)
+#define VRPCA_EACH_ROWS(DO) VRPCA_EACH_DENSE(DO) VRPCA_EACH_CSR(DO)

@@ -1,13 +1,17 @@
-// The arithmetic of tall.hpp, compiled once per instruction set. Rows are widened to double and padded to whole
-// registers (see quads in kernels.inl).
+// The arithmetic of tall.hpp. Rows are converted to double and padded to whole registers.
+#pragma once
+#include "algebra.inl"
 #include "tall.hpp"
 
 namespace vrpca {
 namespace VRPCA_ISA {
 
-constexpr i64 GROUP = 4;  // rows whose outer products are added to the sum at once
+// Rows whose outer products are added at once. An entry of the sum is loaded and stored once for all of them.
+// add_group is written out for four rows.
+constexpr i64 GROUP = 4;
 
-// H += sum over a group's rows of a_r b_r^T; rows of a are l apart, those of b and H ld (a multiple of 4).
+// H += sum over the rows of a group of a_r b_r^T. Rows of a are l apart; rows of b and H are ld apart, a multiple of
+// 4.
 inline void add_group(const double* a, i64 l, const double* b, i64 ld, double* H) {
     for (i64 s = 0; s < l; s++) {
         const double a0 = a[s], a1 = a[l + s], a2 = a[2 * l + s], a3 = a[3 * l + s];
@@ -18,7 +22,7 @@ inline void add_group(const double* a, i64 l, const double* b, i64 ld, double* H
     }
 }
 
-// A group of rows in double, ld apart; rows that are not there are zero. What lies beyond l stays as it is.
+// Converts a group of rows to double, ld apart. Rows past `count` become zero. Columns past l stay as they are.
 template <class T>
 inline void widen_group(const T* rows, i64 count, i64 l, i64 ld, double* out) {
     for (i64 g = 0; g < GROUP; g++)
@@ -29,6 +33,7 @@ inline void zero(double* p, i64 size) {
     for (i64 e = 0; e < size; e++) p[e] = 0;
 }
 
+// Copies `count` rows without their padding.
 inline void copy_rows(const double* padded_rows, i64 count, i64 l, i64 ld, double* out) {
     for (i64 s = 0; s < count; s++)
         for (i64 c = 0; c < l; c++) out[s * l + c] = padded_rows[s * ld + c];
@@ -94,12 +99,13 @@ void combine(double alpha, T* S, i64 q, const T* W, const double* C, i64 l, i64 
     }
 }
 
-#define VRPCA_FOR_TALL(T)                                                                       \
+#define VRPCA_INSTANTIATE(T)                                                                    \
     template void cross(const T*, i64, const T*, i64, i64, double*, double*);                   \
     template void residual_gram(const T*, const T*, const double*, i64, i64, double*, double*); \
     template void combine(double, T*, i64, const T*, const double*, i64, i64, double*);
-VRPCA_FOR_TALL(float)
-VRPCA_FOR_TALL(double)
+VRPCA_INSTANTIATE(float)
+VRPCA_INSTANTIATE(double)
+#undef VRPCA_INSTANTIATE
 
 }  // namespace VRPCA_ISA
 }  // namespace vrpca

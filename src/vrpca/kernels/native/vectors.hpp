@@ -1,18 +1,20 @@
-// Linear algebra on a few long vectors that are rows, in pieces that stay in the cache. NumPy twins: reference.py.
-// Included once per instruction set, so no include guard.
+// Linear algebra on a few long vectors. The vectors are rows of matrices.
+// Included once per instruction set, so there is no include guard.
 #include "rows.hpp"
 
 namespace vrpca {
 namespace VRPCA_ISA {
 
-constexpr i64 PIECE = 1024;  // entries of every vector that are worked on together
+// The entries of a piece. `sweep` works on one piece of all vectors at a time. A piece takes 4 KiB in float and 8 KiB
+// in double. Shorter pieces fit the cache for more vectors. Longer pieces spend less time on starting loops.
+constexpr i64 PIECE = 1024;
 
-// Elements of scratch that `sweep` needs for b vectors beside m others.
+// Numbers of type T that `sweep` needs in `scratch`, for b vectors in V and m in S.
 inline i64 sweep_size(i64 m, i64 b) { return b * PIECE + 4 * (m + b); }
 
-// For the entries lo..hi of vectors that are d apart: V becomes K [S; V], with K (q x (m + b)), unless it is null; then
-// D (q x (m + q)) += V [S; V]^T.
-// `rows` has room for m + b pointers.
+// Works on the entries lo..hi of vectors that are d apart: m of them in S, b in V. Unless K (q x (m + b)) is null,
+// the first q vectors of V become K [S; V]. Then D (q x (m + q)) += V [S; V]^T with those q vectors. `rows` has room
+// for m + b pointers.
 template <class T>
 void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, i64 lo, i64 hi, double* D,
            T* scratch, const T** rows);

@@ -1,10 +1,15 @@
-// The arithmetic of vectors.hpp, compiled once per instruction set.
+// The arithmetic of vectors.hpp. Four vectors are computed at once, so that an entry of the other vectors is loaded
+// once for four.
+#pragma once
+#include <cstddef>
+
+#include "simd.inl"
 #include "vectors.hpp"
 
 namespace vrpca {
 namespace VRPCA_ISA {
 
-// R vectors at once: out_i = sum over r of k[4 r + i] row_r.
+// out_i = sum over r < n of k[4 r + i] row_r, for R vectors out_i of `count` entries.
 template <int R, class T>
 inline void combine_rows(const T* const* rows, i64 n, i64 count, const T* k, T* const* out) {
     using L = Lanes<T, 32>;
@@ -32,7 +37,7 @@ inline void combine_rows(const T* const* rows, i64 n, i64 count, const T* k, T* 
         }
 }
 
-// R vectors with C others: D_ic += a_i . b_c, rows of D being ld apart.
+// D_ic += a_i . b_c for R vectors a_i and C vectors b_c. Rows of D are ld apart.
 template <int R, int C, class T>
 inline void dot_rows(const T* const* a, const T* const* b, i64 count, double* D, i64 ld) {
     using L = Lanes<T, 32>;
@@ -55,7 +60,8 @@ inline void dot_rows(const T* const* a, const T* const* b, i64 count, double* D,
         }
 }
 
-// f.template run<R>(i): 4 vectors from the i-th on, or as many as there are.
+// Calls f.run<4>(i) for one group of four vectors after the other, and f.run<R>(i) for the last R vectors, if any. i
+// is the first vector of a group.
 template <class F>
 inline void by_fours(i64 q, F&& f) {
     i64 i = 0;
@@ -65,8 +71,9 @@ inline void by_fours(i64 q, F&& f) {
     if (q - i == 1) f.template run<1>(i);
 }
 
+// V = K rows.
 template <class T>
-struct Combine {  // V = K rows
+struct Combine {
     const T* const* rows;
     i64 n, count;
     const double* K;
@@ -83,8 +90,9 @@ struct Combine {  // V = K rows
     }
 };
 
+// D += V rows^T.
 template <class T>
-struct Dots {  // D += V rows^T
+struct Dots {
     const T* const* rows;
     i64 n, count;
     const T* V;
@@ -110,7 +118,7 @@ void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, i64 lo
         if (K) {
             for (i64 i = 0; i < b; i++) {
                 rows[m + i] = copy + i * PIECE;
-                __builtin_memcpy(copy + i * PIECE, V + i * d + at, size_t(count) * sizeof(T));
+                __builtin_memcpy(copy + i * PIECE, V + i * d + at, std::size_t(count) * sizeof(T));
             }
             by_fours(q, Combine<T>{rows, m + b, count, K, coefficients, V + at, d});
         }
@@ -121,7 +129,7 @@ void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, i64 lo
 
 template <class T>
 void transpose(const T* W, i64 rows, i64 columns, T* out) {
-    constexpr i64 side = 16;  // a tile of cache lines on either side
+    constexpr i64 side = 16;  // of a square tile: 16 floats are one cache line
     for (i64 i = 0; i < rows; i += side)
         for (i64 j = 0; j < columns; j += side) {
             const i64 i_end = i + side < rows ? i + side : rows, j_end = j + side < columns ? j + side : columns;
@@ -134,11 +142,12 @@ void transpose(const T* W, i64 rows, i64 columns, T* out) {
         }
 }
 
-#define VRPCA_FOR_VECTORS(T)                                                                                     \
+#define VRPCA_INSTANTIATE(T)                                                                                     \
     template void sweep(const T*, i64, const double*, T*, i64, i64, i64, i64, i64, double*, T*, const T**);      \
     template void transpose(const T*, i64, i64, T*);
-VRPCA_FOR_VECTORS(float)
-VRPCA_FOR_VECTORS(double)
+VRPCA_INSTANTIATE(float)
+VRPCA_INSTANTIATE(double)
+#undef VRPCA_INSTANTIATE
 
 }  // namespace VRPCA_ISA
 }  // namespace vrpca

@@ -1,0 +1,221 @@
+// Bindings of the kernels of products.hpp and gram.hpp. The rows are split among threads, and every thread has sums
+// of its own. The sums are added in order, so that a result depends only on the number of threads.
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "binding.hpp"
+#include "parts.hpp"
+
+namespace vrpca {
+namespace {
+
+// ------------------------------------------------------------------------------------------------- sparse rows
+
+// Rows whose contributions are summed in T before they are added to U. More rows make the adding cheaper. Fewer rows
+// keep rounding from growing with the number of rows. There are at least 16384 rows, and at least 8 stored entries
+// per column.
+template <class T, class I>
+i64 rows_per_sum(const CsrRows<T, I>& r) {
+    const i64 entries = r.indptr[r.n] - r.indptr[0];
+    return std::max<i64>(16384, entries ? i64(8.0 * double(r.d) * double(r.n) / double(entries)) : r.n);
+}
+
+struct SparsePlan {
+    bool in_place;  // W and U are used as they are; otherwise W is copied, and every thread has a U of its own
+    i64 width;      // the distance between the rows of W, and between the rows of a thread's U
+    i64 parts;      // the number of threads
+    i64 copies;     // the number of threads that have a U of their own
+    i64 per_sum;    // the rows of a part that are summed before they are added to U
+};
+
+// W and U are used as they are if their rows fill whole registers and they begin with a cache line. They are also
+// used as they are if there are fewer than two entries per column: a copy would cost more than it saves. A thread
+// gets at least as many entries as its own U has rows.
+template <class T, class I>
+SparsePlan plan_product(const CsrRows<T, I>& r, i64 l, bool on_cache_lines, i64 threads) {
+    const i64 entries = r.indptr[r.n] - r.indptr[0], per_sum = rows_per_sum(r);
+    const bool few = entries < 2 * r.d, one_sum = few || r.n <= per_sum * threads;
+    SparsePlan plan;
+    plan.in_place = few || ((l <= 2 || l % 4 == 0) && on_cache_lines);
+    plan.width = plan.in_place ? l : DISPATCH(padded(l));
+    plan.parts = few ? 1 : std::max<i64>(1, std::min<i64>(threads, entries / r.d));
+    plan.copies = plan.in_place && one_sum ? plan.parts - 1 : plan.parts;
+    plan.per_sum = one_sum ? std::max<i64>(1, r.n) : per_sum;
+    return plan;
+}
+
+bool on_cache_line(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 64 == 0; }
+
+// W (d x l) with rows `width` apart, zero past column l.
+template <class T>
+Memory<T> pad(const T* W, i64 d, i64 l, i64 width) {
+    auto out = scratch<T>(d * width);
+    for (i64 j = 0; j < d; j++) {
+        for (i64 c = 0; c < l; c++) out[j * width + c] = W[j * l + c];
+        for (i64 c = l; c < width; c++) out[j * width + c] = 0;
+    }
+    return out;
+}
+
+// m^T W.
+template <class T>
+std::vector<double> shift_times(const double* m, const T* W, i64 d, i64 l) {
+    std::vector<double> mW(l);
+    for (i64 j = 0; j < d; j++)
+        for (i64 c = 0; c < l; c++) mW[c] += m[j] * double(W[j * l + c]);
+    return mW;
+}
+
+// U += Z^T (Z W). The last thread works on U itself if it can.
+template <class T, class I>
+void product(const BoundRows<CsrRows<T, I>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
+    const auto& r = self.rows;
+    const i64 d = r.d;
+    const double* m = r.map.shift;
+    const auto plan = plan_product(r, l, on_cache_line(W) && on_cache_line(U), threads);
+    const i64 parts = plan.parts, size = d * plan.width;
+    const auto cut = split(r, parts);
+    const auto copy = plan.in_place ? Memory<T>() : pad(W, d, l, plan.width);
+    const auto mW = m ? shift_times(m, W, d, l) : std::vector<double>();
+    const Borrowed<T> partial(*self.room, plan.copies * size);
+    auto tail = zeros<double>(parts * l);
+    const i64 sums = std::max<i64>(1, (largest_part(cut) + plan.per_sum - 1) / plan.per_sum);
+    for (i64 s = 0; s < sums; s++) {
+        in_parallel(parts, [&](i64 p) {
+            T* mine = p < plan.copies ? partial.get() + p * size : U;
+            if (p < plan.copies) std::fill(mine, mine + size, T(0));
+            const i64 lo = std::min(cut[p + 1], cut[p] + s * plan.per_sum);
+            const i64 hi = std::min(cut[p + 1], lo + plan.per_sum);
+            DISPATCH(product(r, lo, hi, plan.in_place ? W : copy.get(), m ? mW.data() : nullptr, l, plan.width, mine, P,
+                             tail.get() + p * l));
+        });
+        const bool last = s + 1 == sums;
+        for (i64 p = 1; last && p < parts; p++)
+            for (i64 c = 0; c < l; c++) tail[c] += tail[p * l + c];
+        if (plan.copies || (m && last))
+            in_parallel(parts, [&](i64 q) {
+                DISPATCH(add_partials(partial.get(), plan.copies, d, d * q / parts, d * (q + 1) / parts, l, plan.width,
+                                      last ? m : nullptr, tail.get(), U));
+            });
+    }
+}
+
+// -------------------------------------------------------------------------------------------------- dense rows
+
+// U += Z^T (Z W) for one or two columns. W and the sums are column-major. The sums are in double.
+template <class T>
+void narrow_product(const DenseRows<T>& r, const T* W, i64 l, T* U, T* P, i64 threads) {
+    const i64 d = r.d, parts = parts_of(r, threads), tile = DISPATCH(TILE) * d;
+    const auto cut = split(r, parts);
+    auto Wt = scratch<T>(d * l);
+    for (i64 j = 0; j < d; j++)
+        for (i64 c = 0; c < l; c++) Wt[c * d + j] = W[j * l + c];
+    auto partial = zeros<double>(parts * d * l);
+    auto tiles = scratch<T>(parts * tile);
+    in_parallel(parts, [&](i64 p) {
+        DISPATCH(product(r, cut[p], cut[p + 1], Wt.get(), l, partial.get() + p * d * l, P, tiles.get() + p * tile));
+    });
+    for (i64 j = 0; j < d; j++)
+        for (i64 c = 0; c < l; c++) {
+            double u = U[j * l + c];
+            for (i64 p = 0; p < parts; p++) u += partial[(p * l + c) * d + j];
+            U[j * l + c] = T(u);
+        }
+}
+
+// U += Z^T (Z W) for more columns, by panels of columns: an entry of X is loaded once for all columns of a panel.
+template <class T>
+void wide_product(const BoundRows<DenseRows<T>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
+    const auto& r = self.rows;
+    const i64 d = r.d, parts = parts_of(r, threads), wide = DISPATCH(WIDE), tile = DISPATCH(TILE) * d;
+    const i64 size = (l + wide - 1) / wide * wide * d;
+    const auto cut = split(r, parts);
+    const Borrowed<T> room(*self.room, size + parts * (size + tile));
+    const Borrowed<double> totals(*self.totals, parts * size);
+    T* panels = room.get();
+    const auto place = [&](i64 j, i64 c) { return (c / wide * d + j) * wide + c % wide; };
+    std::fill(panels, panels + size, T(0));
+    for (i64 j = 0; j < d; j++)
+        for (i64 c = 0; c < l; c++) panels[place(j, c)] = W[j * l + c];
+    in_parallel(parts, [&](i64 p) {
+        T* sums = panels + size + p * (size + tile);
+        double* total = totals.get() + p * size;
+        std::fill(sums, sums + size, T(0));
+        std::fill(total, total + size, 0.0);
+        DISPATCH(wide_product(r, cut[p], cut[p + 1], panels, l, sums, total, P, sums + size));
+    });
+    for (i64 j = 0; j < d; j++)
+        for (i64 c = 0; c < l; c++) {
+            double u = U[j * l + c];
+            for (i64 p = 0; p < parts; p++) u += totals.get()[p * size + place(j, c)];
+            U[j * l + c] = T(u);
+        }
+}
+
+// wide_product pads W to 8 columns. With one or two columns, most of its arithmetic would be wasted.
+template <class T>
+void product(const BoundRows<DenseRows<T>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
+    if (l <= 2) narrow_product(self.rows, W, l, U, P, threads);
+    else wide_product(self, W, l, U, P, threads);
+}
+
+// G += Z^T Z and first += Z^T r, with the row scales r. The kernel sums up one triangle only.
+template <class T>
+void gram(const DenseRows<T>& r, double* G, double* first, i64 threads) {
+    const i64 parts = parts_of(r, threads), d = r.d;
+    const i64 side = DISPATCH(gram_side<T>(d)), room = DISPATCH(gram_room<T>(d));
+    const auto cut = split(r, parts);
+    auto sums = zeros<double>(parts * side * side);
+    auto strips = scratch<T>(parts * room);
+    in_parallel(parts, [&](i64 p) {
+        DISPATCH(gram(r, cut[p], cut[p + 1], sums.get() + p * side * side, strips.get() + p * room));
+    });
+    for (i64 i = 0; i < d; i++)
+        for (i64 j = i; j <= d; j++) {
+            double g = 0;
+            for (i64 p = 0; p < parts; p++) g += sums[(p * side + i) * side + j];
+            if (j == d) first[i] += g;
+            else G[i * d + j] += g;
+            if (i < j && j < d) G[j * d + i] = G[i * d + j];
+        }
+}
+
+// ---------------------------------------------------------------------------------------------------- bindings
+
+template <class R>
+void bind_product(nb::module_& m) {
+    using T = typename R::T;
+    m.def("product", [](const BoundRows<R>& self, Mat<const T> W, Mat<T> U, OptMat<T> P, i64 threads) {
+        i64 l = W.shape(1);
+        require(i64(W.shape(0)) == self.rows.d && i64(U.shape(0)) == self.rows.d && i64(U.shape(1)) == l,
+                "W and U must be (columns of the data) x l");
+        require(!P || (i64(P->shape(0)) == self.rows.n && i64(P->shape(1)) == l), "P must be (rows of the block) x l");
+        nb::gil_scoped_release release;
+        product(self, W.data(), l, U.data(), P ? P->data() : nullptr, threads);
+    }, "rows"_a, array("W"), array("U"), optional_array("P"), "threads"_a);
+}
+
+template <class R>
+void bind_gram(nb::module_& m) {
+    m.def("gram", [](const BoundRows<R>& self, Mat<double> G, Vec<double> first, i64 threads) {
+        const i64 d = self.rows.d;
+        require(i64(G.shape(0)) == d && i64(G.shape(1)) == d && i64(first.size()) == d,
+                "G must be (columns of the data) squared, first as long as a row");
+        nb::gil_scoped_release release;
+        gram(self.rows, G.data(), first.data(), threads);
+    }, "rows"_a, array("G"), array("first"), "threads"_a);
+}
+
+}  // namespace
+
+void bind_products(nb::module_& m) {
+#define VRPCA_BIND(Rows) bind_product<Rows>(m);
+    VRPCA_EACH_ROWS(VRPCA_BIND)
+#undef VRPCA_BIND
+#define VRPCA_BIND(Rows) bind_gram<Rows>(m);
+    VRPCA_EACH_DENSE(VRPCA_BIND)
+#undef VRPCA_BIND
+}
+
+}  // namespace vrpca

@@ -1,0 +1,91 @@
+// The arithmetic of gram.hpp. Some rows at a time are copied into strips of a few columns each. Then all pairs of
+// strips are multiplied while all strips are in the cache.
+#pragma once
+#include "gram.hpp"
+#include "rows.inl"
+
+namespace vrpca {
+namespace VRPCA_ISA {
+
+// The columns of a strip. They take 64 bytes of a row: two registers of 32 bytes.
+template <class T>
+constexpr i64 STRIP = 64 / i64(sizeof(T));
+
+// Columns that are multiplied with a strip at once. 4 x 2 sums, 2 registers of the strip and one factor take 11 of
+// AVX2's 16 registers.
+constexpr i64 BROADCAST = 4;
+
+// The bytes of all strips together. They determine how many rows are copied at a time. The strips should stay in the
+// cache while they are multiplied. More rows make the additions to G in double rarer.
+constexpr i64 GRAM_BYTES = 1 << 17;
+
+// The columns of Z and r, padded to whole strips.
+template <class T>
+i64 gram_side(i64 d) { return (d + 1 + STRIP<T> - 1) / STRIP<T> * STRIP<T>; }
+
+// Rows that are copied at a time. At least 16, so that the additions to G do not take most of the time on wide data.
+// At most 512, so that rounding of the sums in T stays small.
+template <class T>
+i64 gram_rows(i64 d) {
+    const i64 rows = GRAM_BYTES / (gram_side<T>(d) * i64(sizeof(T)));
+    return rows < 16 ? 16 : rows > 512 ? 512 : rows;
+}
+
+template <class T>
+i64 gram_room(i64 d) { return gram_side<T>(d) * gram_rows<T>(d) + d; }
+
+// Products of BROADCAST columns with a strip, summed over `count` rows in T, then added to G in double.
+template <class T>
+inline void gram_tile(const T* left, const T* right, i64 count, double* G, i64 side) {
+    constexpr int S = int(STRIP<T>);
+    Pack<T, S> sum[BROADCAST];
+    for (int q = 0; q < BROADCAST; q++) sum[q].zero();
+    for (i64 r = 0; r < count; r++) {
+        Pack<T, S> y;
+        y.load(right + r * S);
+        for (int q = 0; q < BROADCAST; q++) sum[q].add_product(left[r * S + q], y);
+    }
+    for (int q = 0; q < BROADCAST; q++) {
+        T t[S];
+        sum[q].store(t);
+        for (int e = 0; e < S; e++) G[q * side + e] += double(t[e]);
+    }
+}
+
+template <class T>
+void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, T* strips) {
+    constexpr i64 S = STRIP<T>;
+    const i64 d = rows.d, side = gram_side<T>(d), most = gram_rows<T>(d);
+    T* scratch = strips + side * most;
+    for (i64 e = (side - S) * most; e < side * most; e++) strips[e] = 0;  // the padding is in the last strip
+    for (i64 first = lo; first < hi; first += most) {
+        const i64 count = hi - first < most ? hi - first : most;
+        for (i64 r = 0; r < count; r++) {
+            const T* z = row_of(rows, first + r, scratch).z;
+            const T a = T(rows.map.a(first + r));
+            i64 c = 0;
+            for (; c + S <= d; c += S) {
+                Pack<T, int(S)> y;
+                y.zero();
+                y.add_scaled(a, z + c);
+                y.store(strips + c * most + r * S);
+            }
+            T* rest = strips + c * most + r * S;
+            for (i64 e = 0; c + e < d; e++) rest[e] = a * z[c + e];
+            rest[d - c] = T(rows.map.scale(first + r));
+        }
+        for (i64 i = 0; i < side; i += BROADCAST)
+            for (i64 c = i / S * S; c < side; c += S)
+                gram_tile(strips + i / S * S * most + i % S, strips + c * most, count, G + i * side + c, side);
+    }
+}
+
+#define VRPCA_INSTANTIATE(Rows)                                      \
+    template void gram(const Rows&, i64, i64, double*, Rows::T*);    \
+    template i64 gram_side<Rows::T>(i64);                            \
+    template i64 gram_room<Rows::T>(i64);
+VRPCA_EACH_DENSE(VRPCA_INSTANTIATE)
+#undef VRPCA_INSTANTIATE
+
+}  // namespace VRPCA_ISA
+}  // namespace vrpca
