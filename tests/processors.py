@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-CORES = ("Nehalem", "Sandybridge", "Haswell", "SkylakeX")  # what OpenBLAS has for x86-64: SSE, AVX, AVX2, AVX-512
+CORES = ("Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX")  # OpenBLAS for x86-64: SSE, AVX, AVX2, AVX2, AVX-512
 PROBE = """
 import numpy as np, scipy.linalg, threadpoolctl
 scipy.linalg.qr(np.ones((300, 300)) @ np.ones((300, 300)))
