@@ -12,7 +12,9 @@ import pytest
 import scipy.sparse as sp
 
 import vrpca
+from helpers import run_python
 from vrpca import cli
+from vrpca.cli import printing, transform
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def vrpca_command(capsys):
 
 def test_a_warning_is_shown_once(vrpca_command, tmp_path, data, X, monkeypatch):
     """Scores are computed a few rows at a time; that the file has no column names is said once, not for each piece."""
-    monkeypatch.setattr(cli, "ROWS", 50)
+    monkeypatch.setattr(transform, "ROWS", 50)
     names = [f"c{j}" for j in range(X.shape[1])]
     vrpca.save(vrpca.PCA(2, random_state=0).fit(pd.DataFrame(X, columns=names)), tmp_path / "named.npz")
     for _ in range(2):  # and again by the next command
@@ -87,6 +89,20 @@ def test_typer_stays_out_of_the_library():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_experiments_are_imported_by_bench_and_reproduce_only(data):
+    without = [["--help"], ["fit", str(data), "-k", "2"], ["bench", "--help"], ["bench", "passes", "--help"]]
+    without += [["reproduce", "--help"]]
+    code = (
+        "import sys\n"
+        "from vrpca.cli import run\n"
+        "def imported(): return any(name.startswith('vrpca.experiments') for name in sys.modules)\n"
+        f"for arguments in {without!r}: assert run(arguments) == 0 and not imported(), arguments\n"
+        f"assert run(['bench', {str(data)!r}, '-k', '2', '--resume']) == 2 and imported()\n"
+    )
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+
+
 def test_fit_prints_the_components(vrpca_command, data, X):
     code, out, err = vrpca_command("fit", data, "-k", 3, "--quiet")
     assert code == 0 and err == ""
@@ -121,7 +137,7 @@ def test_fit_json(vrpca_command, data, tmp_path, X):
 
 
 def test_json_has_no_infinity():
-    found = cli._finite({"a": [np.float32(1.5), float("inf")], "b": np.nan, "c": 2})
+    found = printing.finite({"a": [np.float32(1.5), float("inf")], "b": np.nan, "c": 2})
     assert found == {"a": [1.5, None], "b": None, "c": 2}
 
 
@@ -202,7 +218,7 @@ def test_the_data_file_is_not_changed(vrpca_command, data, model, tmp_path):
 @pytest.mark.parametrize("rows", [7, 8192])
 @pytest.mark.parametrize("kind", ["npy", "csr", "csc", "coo"])
 def test_transform(vrpca_command, model, tmp_path, X, kind, rows, monkeypatch):
-    monkeypatch.setattr(cli, "ROWS", rows)
+    monkeypatch.setattr(transform, "ROWS", rows)
     if kind == "npy":
         np.save(tmp_path / "new", X)
     else:
@@ -380,7 +396,7 @@ def test_bad_models(vrpca_command, data, model, tmp_path):
 
 
 def test_scores_that_fail_half_way_leave_the_old_file(vrpca_command, model, tmp_path, X, monkeypatch):
-    monkeypatch.setattr(cli, "ROWS", 10)
+    monkeypatch.setattr(transform, "ROWS", 10)
     bad, out = tmp_path / "bad.npy", tmp_path / "scores.npy"
     out.write_bytes(b"old")
     np.save(bad, with_nan(X, 250, 3))

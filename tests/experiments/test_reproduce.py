@@ -394,11 +394,3 @@ def test_foreign_files_in_the_folder(command, tmp_path):
     code, text, err = command("fig1", "--size", "tiny", "--lambdas", "0.16", "--out", tmp_path, "--quiet")
     assert (code, text) == (2, "") and "fig2.json" in err
     assert not (tmp_path / "fig1.jsonl").exists(), "found before anything was run"
-
-
-def test_nothing_is_imported_before_it_is_needed():
-    from helpers import run_python
-
-    code = "import sys, vrpca.cli; assert not any('reproduce' in name for name in sys.modules), 'imported'"
-    done = run_python(code)
-    assert done.returncode == 0, done.stderr
