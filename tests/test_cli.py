@@ -377,6 +377,75 @@ def test_outputs_are_checked_before_the_work(vrpca_command, data, monkeypatch):
     assert_refused(*vrpca_command("fit", data, "-k", 2, "--plot", data.parent / "plot.gif"), ".gif")
 
 
+def alias(path, kind, name="link.npy"):
+    """Another way to name an existing file."""
+    link = path.parent / name
+    if kind == "relative path":
+        return os.path.relpath(path)
+    if kind == "detour":
+        return path.parent / ".." / path.parent.name / path.name
+    if kind == "symbolic link":
+        link.symlink_to(path)
+        return link
+    if kind == "linked folder":
+        (path.parent / "folder").symlink_to(path.parent)
+        return path.parent / "folder" / path.name
+    if kind == "hard link":
+        os.link(path, link)
+        return link
+    return path
+
+
+ALIASES = ["the same path", "relative path", "detour", "symbolic link", "linked folder", "hard link"]
+
+
+def contents(folder):
+    return {path.name: digest(path) for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", ALIASES)
+def test_outputs_of_fit_never_replace_the_data(vrpca_command, data, kind, monkeypatch):
+    monkeypatch.setattr(vrpca.PCA, "fit", lambda *_: pytest.fail("the fit was started"))
+    out = alias(data, kind)
+    before = contents(data.parent)
+    for option in ("--out", "--plot"):
+        refused = vrpca_command("fit", data, "-k", 2, option, out)
+        assert_refused(*refused, f"{option} {out} would replace DATA {data}")
+    assert contents(data.parent) == before
+
+
+@pytest.mark.parametrize("kind", ALIASES)
+@pytest.mark.parametrize("which", ["MODEL", "DATA"])
+def test_scores_never_replace_the_model_or_the_data(vrpca_command, model, data, kind, which):
+    model = model.rename(model.parent / "model.npy")  # only a .npy file can be taken for the scores
+    path = model if which == "MODEL" else data
+    out = alias(path, kind)
+    before = contents(data.parent)
+    refused = vrpca_command("transform", model, data, "--out", out)
+    assert_refused(*refused, f"--out {out} would replace {which} {path}")
+    assert contents(data.parent) == before
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("kind", ["the same path", "relative path", "detour"])
+def test_one_output_never_replaces_another(vrpca_command, data, kind, old):
+    out = data.parent / "model.svg"
+    if old:
+        out.write_text("old")
+    before = contents(data.parent)
+    plot = alias(out, kind)
+    refused = vrpca_command("fit", data, "-k", 2, "--out", out, "--plot", plot)
+    assert_refused(*refused, f"--plot {plot} would replace --out {out}")
+    assert contents(data.parent) == before
+
+
+def test_an_old_output_is_replaced(vrpca_command, data, tmp_path):
+    out = tmp_path / "model.npz"
+    out.write_text("old")
+    assert vrpca_command("fit", data, "-k", 2, "--out", out, "--quiet")[0] == 0
+    assert vrpca.load(out).n_components_ == 2
+
+
 def test_models_for_other_columns(vrpca_command, model, tmp_path, X):
     other, out = tmp_path / "other.npy", tmp_path / "scores.npy"
     np.save(other, X[:, :-1])

@@ -394,3 +394,16 @@ def test_foreign_files_in_the_folder(command, tmp_path):
     code, text, err = command("fig1", "--size", "tiny", "--lambdas", "0.16", "--out", tmp_path, "--quiet")
     assert (code, text) == (2, "") and "fig2.json" in err
     assert not (tmp_path / "fig1.jsonl").exists(), "found before anything was run"
+
+
+@pytest.mark.parametrize(
+    ("what", "name"), [("fig2", "fig2.csv"), ("fig2", "reproduction.md"), ("all", "scaling-gap.csv")]
+)
+@pytest.mark.parametrize("option", ["--mnist", "--rcv1"])
+def test_results_never_replace_the_data(command, tmp_path, monkeypatch, what, name, option):
+    monkeypatch.setattr("vrpca.experiments.reproduce.commands.reproduce", lambda *_, **__: pytest.fail("started"))
+    data = tmp_path / name
+    data.write_bytes(b"data")
+    code, text, err = command(what, option, data, "--size", "tiny", "--out", tmp_path)
+    assert (code, text) == (2, "") and f"--out {data} would replace {option} {data}" in err
+    assert [path.name for path in tmp_path.iterdir()] == [name] and data.read_bytes() == b"data"

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from vrpca.cli.outputs import check_outputs, reports_in
 from vrpca.errors import OptionError
 
 UNRECORDED = ("ctx", "folder", "cache", "out", "resume", "quiet")  # parameters without influence on the results
@@ -75,6 +76,7 @@ def peers(
     from vrpca.experiments import commands
 
     conditions = commands.conditions(threads, repeats, timeout, seed)
+    _check_files("peers", out, data)
     commands.peers(
         commands.Run(_command(ctx), conditions, cache, out, resume, quiet),
         commands.Choice(data or (), _integers(k), folder, _is_small(size), center),
@@ -135,6 +137,7 @@ def passes(
     if dtype not in ("float32", "float64"):
         raise OptionError(f"--dtype {dtype} is not known: use float32 or float64.")
     conditions = commands.conditions(threads, 1, timeout, seed, dtype)
+    _check_files("passes", out, data)
     commands.passes(
         commands.Run(_command(ctx), conditions, cache, out, resume, quiet),
         commands.Choice(data or (), _integers(k), folder, _is_small(size), center),
@@ -142,6 +145,11 @@ def passes(
         _targets(str(target))[0],
         oversample,
     )
+
+
+def _check_files(name: str, out: Path | None, data: list[str] | None) -> None:
+    """Raise if a file of the command's results in --out is one of the data files."""
+    check_outputs(reports_in(out, [f"{name}."]), [("DATA", Path(word)) for word in data or ()])
 
 
 def _targets(text: str) -> tuple[float, ...]:

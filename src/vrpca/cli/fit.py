@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 import vrpca
+from vrpca.cli.outputs import check_outputs
 from vrpca.cli.printing import (
     certificate_object,
     component_objects,
@@ -44,7 +45,7 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Find the principal components of DATA."""
-    _check_outputs(out, plot)
+    _check_files(data, out, plot)
     model = vrpca.PCA(
         _components(k),
         tol=tol,
@@ -68,8 +69,9 @@ def fit(
     raise typer.Exit(DONE if model.converged_ else FAILED)
 
 
-def _check_outputs(out: Path | None, plot: Path | None) -> None:
-    """Raise if --out or --plot cannot be written. This is checked before the fit, so that no work is lost."""
+def _check_files(data: Path, out: Path | None, plot: Path | None) -> None:
+    """Raise if --out or --plot cannot be written or must not be. This is checked before the fit: no work is lost."""
+    check_outputs([("--out", out), ("--plot", plot)], [("DATA", data)])
     if out is not None:
         check_target(out)
     if plot is not None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from vrpca.cli.outputs import check_outputs, reports_in
 from vrpca.cli.shared import Quiet, Threads
 
 
@@ -26,8 +27,11 @@ def reproduce(
     quiet: Quiet = False,
 ) -> None:
     """Run the paper's experiments: curves as CSV, figures, and a page with a verdict on every claim."""
+    from vrpca.experiments.reproduce.commands import ALL, EXPERIMENTS
     from vrpca.experiments.reproduce.commands import reproduce as run_experiments
 
+    written = reports_in(out, ["reproduction", *(EXPERIMENTS if what == ALL else [what])])
+    check_outputs(written, [("--mnist", mnist), ("--rcv1", rcv1)])
     page = run_experiments(
         what,
         size=size,

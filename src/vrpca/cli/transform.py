@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 import vrpca
+from vrpca.cli.outputs import check_outputs
 from vrpca.cli.shared import Data, Model, Quiet, warnings_on_stderr
 from vrpca.data.files import check_target, open_data, written_whole
 from vrpca.data.source import as_source
@@ -24,6 +25,7 @@ def transform(
     quiet: Quiet = False,
 ) -> None:
     """Project DATA onto the components of MODEL."""
+    check_outputs([("--out", out)], [("MODEL", model), ("DATA", data)])
     if out.suffix != ".npy":
         raise OptionError(f"--out {out} must end in .npy: the scores are written as a NumPy array.")
     check_target(out)
