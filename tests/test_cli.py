@@ -488,6 +488,48 @@ def test_interruption(vrpca_command, data, tmp_path, monkeypatch):
     assert not (tmp_path / "model.npz").exists()
 
 
+@pytest.fixture
+def interrupted_fit(monkeypatch):
+    """Let PCA.fit store an answer that is not good enough yet and then raise KeyboardInterrupt."""
+    fit = vrpca.PCA.fit
+
+    def interrupted(self, X):
+        fit(self, X)
+        self.status_, self.converged_ = vrpca.Status.INTERRUPTED, False
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(vrpca.PCA, "fit", interrupted)
+
+
+@pytest.mark.usefixtures("interrupted_fit")
+def test_interrupted_fit_keeps_its_best_answer(vrpca_command, data, tmp_path):
+    out, plot = tmp_path / "model.npz", tmp_path / "plot.svg"
+    code, text, err = vrpca_command("fit", data, "-k", 2, "--out", out, "--plot", plot, "--quiet")
+    assert (code, err) == (130, "vrpca: interrupted.\n")
+    assert text.split()[:2] == ["component", "variance"] and "NOT CONVERGED" in text
+    assert text.splitlines()[-2:] == [f"model written to {out}", f"plot written to {plot}"]
+    assert vrpca.load(out).components_.shape == (2, 40) and plot.read_text().lstrip().startswith("<?xml")
+    code, text, err = vrpca_command("fit", data, "-k", 2, "--json", "--quiet")
+    found = json.loads(text)
+    assert (code, err, found["status"], found["converged"]) == (130, "vrpca: interrupted.\n", "interrupted", False)
+
+
+def test_interrupted_fit_without_a_record(vrpca_command, data, tmp_path, monkeypatch, interrupted_fit):
+    fit, out, plot = vrpca.PCA.fit, tmp_path / "model.npz", tmp_path / "plot.svg"
+
+    def early(self, X):
+        try:
+            fit(self, X)
+        finally:
+            self.history_ = []
+
+    monkeypatch.setattr(vrpca.PCA, "fit", early)
+    code, text, err = vrpca_command("fit", data, "-k", 2, "--out", out, "--plot", plot, "--quiet")
+    assert code == 130 and "model written" in text and "plot written" not in text
+    assert "before its first record" in err and err.endswith("vrpca: interrupted.\n")
+    assert vrpca.load(out).components_.shape == (2, 40) and not plot.exists()
+
+
 def test_bugs_are_not_hidden(vrpca_command, data, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("a bug")

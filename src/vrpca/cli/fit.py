@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -19,7 +19,7 @@ from vrpca.cli.printing import (
     print_components,
     print_json,
 )
-from vrpca.cli.shared import DONE, FAILED, Data, Json, Quiet, Threads, warnings_on_stderr
+from vrpca.cli.shared import DONE, FAILED, INTERRUPTED, Data, Json, Quiet, Threads, complain, warnings_on_stderr
 from vrpca.data.files import check_target, open_data
 from vrpca.errors import OptionError
 from vrpca.solvers import SOLVERS
@@ -61,12 +61,14 @@ def fit(
     )
     X = open_data(data)
     began = time.perf_counter()
-    with warnings_on_stderr(quiet):
-        model.fit(X)
+    interrupted = _fit(model, X, quiet)
     seconds = time.perf_counter() - began
+    if plot is not None and interrupted and not model.history_:
+        plot = None
+        complain("warning: no plot is drawn: the fit was interrupted before its first record.", DONE)
     _write(model, out, plot)
     _print(model, seconds, {"data": data, "model": out, "plot": plot}, as_json)
-    raise typer.Exit(DONE if model.converged_ else FAILED)
+    raise typer.Exit(INTERRUPTED if interrupted else DONE if model.converged_ else FAILED)
 
 
 def _check_files(data: Path, out: Path | None, plot: Path | None) -> None:
@@ -89,6 +91,18 @@ def _components(k: str) -> int | float:
         except ValueError:
             continue
     raise OptionError(f"-k {k} must be a number of components or a fraction of the variance, such as 10 or 0.9.")
+
+
+def _fit(model: vrpca.PCA, X: Any, quiet: bool) -> bool:
+    """Fit the model and return whether Ctrl-C ended the fit early. Without any answer, KeyboardInterrupt is raised."""
+    try:
+        with warnings_on_stderr(quiet):
+            model.fit(X)
+    except KeyboardInterrupt:
+        if not hasattr(model, "components_"):
+            raise
+        return True
+    return False
 
 
 def _write(model: vrpca.PCA, out: Path | None, plot: Path | None) -> None:
