@@ -47,7 +47,8 @@ def run(arguments: Sequence[str]) -> int:
         code = int(app(args=list(arguments), prog_name="vrpca", standalone_mode=False) or DONE)
         sys.stdout.flush()
         return _interrupted() if code == INTERRUPTED else code
-    except BrokenPipeError:  # The reader of our output is gone. stdout is closed quietly when Python exits.
+    except BrokenPipeError:
+        # The reader of our output is gone. Python flushes stdout once more at its exit: that has to go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except (KeyboardInterrupt, typer.Abort):

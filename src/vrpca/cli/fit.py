@@ -72,7 +72,7 @@ def fit(
 
 
 def _check_files(data: Path, out: Path | None, plot: Path | None) -> None:
-    """Raise if --out or --plot cannot be written or must not be. This is checked before the fit: no work is lost."""
+    """Raise before the fit if --out or --plot cannot be written, or would replace another file of the command."""
     check_outputs([("--out", out), ("--plot", plot)], [("DATA", data)])
     if out is not None:
         check_target(out)

@@ -15,7 +15,7 @@ REPORTS = (".csv", ".json", ".jsonl", ".md", ".png", ".svg")  # endings of the f
 def check_outputs(outputs: Sequence[File], inputs: Sequence[File]) -> None:
     """Raise if an output is the same file as an input or as an earlier output. Call this before any work.
 
-    Files are compared themselves, not only their names: links and relative paths make no difference.
+    The files are compared, not their names: links and relative paths make no difference.
 
     Examples
     --------
