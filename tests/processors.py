@@ -37,7 +37,8 @@ def settings() -> list[dict[str, str]]:
         if probe.returncode == 0 and probe.stdout.split() == [core]:
             found += [{"OPENBLAS_CORETYPE": core}, {"OPENBLAS_CORETYPE": core, "VRPCA_KERNELS": "reference"}]
         else:
-            print(f"{core}: left out, this processor or its BLAS cannot run these kernels.", flush=True)
+            instead = probe.stdout.strip() or "nothing that this processor can run"
+            print(f"{core}: left out, BLAS has {instead} for it.", flush=True)
     return [*found, {"VRPCA_ISA": "baseline"}]
 
 

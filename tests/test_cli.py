@@ -12,7 +12,9 @@ import pytest
 import scipy.sparse as sp
 
 import vrpca
+from helpers import run_python
 from vrpca import cli
+from vrpca.cli import printing, transform
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def vrpca_command(capsys):
 
 def test_a_warning_is_shown_once(vrpca_command, tmp_path, data, X, monkeypatch):
     """Scores are computed a few rows at a time; that the file has no column names is said once, not for each piece."""
-    monkeypatch.setattr(cli, "ROWS", 50)
+    monkeypatch.setattr(transform, "ROWS", 50)
     names = [f"c{j}" for j in range(X.shape[1])]
     vrpca.save(vrpca.PCA(2, random_state=0).fit(pd.DataFrame(X, columns=names)), tmp_path / "named.npz")
     for _ in range(2):  # and again by the next command
@@ -87,6 +89,20 @@ def test_typer_stays_out_of_the_library():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_experiments_are_imported_by_bench_and_reproduce_only(data):
+    without = [["--help"], ["fit", str(data), "-k", "2"], ["bench", "--help"], ["bench", "passes", "--help"]]
+    without += [["reproduce", "--help"]]
+    code = (
+        "import sys\n"
+        "from vrpca.cli import run\n"
+        "def imported(): return any(name.startswith('vrpca.experiments') for name in sys.modules)\n"
+        f"for arguments in {without!r}: assert run(arguments) == 0 and not imported(), arguments\n"
+        f"assert run(['bench', {str(data)!r}, '-k', '2', '--resume']) == 2 and imported()\n"
+    )
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+
+
 def test_fit_prints_the_components(vrpca_command, data, X):
     code, out, err = vrpca_command("fit", data, "-k", 3, "--quiet")
     assert code == 0 and err == ""
@@ -121,7 +137,7 @@ def test_fit_json(vrpca_command, data, tmp_path, X):
 
 
 def test_json_has_no_infinity():
-    found = cli._finite({"a": [np.float32(1.5), float("inf")], "b": np.nan, "c": 2})
+    found = printing.finite({"a": [np.float32(1.5), float("inf")], "b": np.nan, "c": 2})
     assert found == {"a": [1.5, None], "b": None, "c": 2}
 
 
@@ -202,7 +218,7 @@ def test_the_data_file_is_not_changed(vrpca_command, data, model, tmp_path):
 @pytest.mark.parametrize("rows", [7, 8192])
 @pytest.mark.parametrize("kind", ["npy", "csr", "csc", "coo"])
 def test_transform(vrpca_command, model, tmp_path, X, kind, rows, monkeypatch):
-    monkeypatch.setattr(cli, "ROWS", rows)
+    monkeypatch.setattr(transform, "ROWS", rows)
     if kind == "npy":
         np.save(tmp_path / "new", X)
     else:
@@ -361,6 +377,75 @@ def test_outputs_are_checked_before_the_work(vrpca_command, data, monkeypatch):
     assert_refused(*vrpca_command("fit", data, "-k", 2, "--plot", data.parent / "plot.gif"), ".gif")
 
 
+def alias(path, kind, name="link.npy"):
+    """Another way to name an existing file."""
+    link = path.parent / name
+    if kind == "relative path":
+        return os.path.relpath(path)
+    if kind == "detour":
+        return path.parent / ".." / path.parent.name / path.name
+    if kind == "symbolic link":
+        link.symlink_to(path)
+        return link
+    if kind == "linked folder":
+        (path.parent / "folder").symlink_to(path.parent)
+        return path.parent / "folder" / path.name
+    if kind == "hard link":
+        os.link(path, link)
+        return link
+    return path
+
+
+ALIASES = ["the same path", "relative path", "detour", "symbolic link", "linked folder", "hard link"]
+
+
+def contents(folder):
+    return {path.name: digest(path) for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", ALIASES)
+def test_outputs_of_fit_never_replace_the_data(vrpca_command, data, kind, monkeypatch):
+    monkeypatch.setattr(vrpca.PCA, "fit", lambda *_: pytest.fail("the fit was started"))
+    out = alias(data, kind)
+    before = contents(data.parent)
+    for option in ("--out", "--plot"):
+        refused = vrpca_command("fit", data, "-k", 2, option, out)
+        assert_refused(*refused, f"{option} {out} would replace DATA {data}")
+    assert contents(data.parent) == before
+
+
+@pytest.mark.parametrize("kind", ALIASES)
+@pytest.mark.parametrize("which", ["MODEL", "DATA"])
+def test_scores_never_replace_the_model_or_the_data(vrpca_command, model, data, kind, which):
+    model = model.rename(model.parent / "model.npy")  # only a .npy file can be taken for the scores
+    path = model if which == "MODEL" else data
+    out = alias(path, kind)
+    before = contents(data.parent)
+    refused = vrpca_command("transform", model, data, "--out", out)
+    assert_refused(*refused, f"--out {out} would replace {which} {path}")
+    assert contents(data.parent) == before
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("kind", ["the same path", "relative path", "detour"])
+def test_one_output_never_replaces_another(vrpca_command, data, kind, old):
+    out = data.parent / "model.svg"
+    if old:
+        out.write_text("old")
+    before = contents(data.parent)
+    plot = alias(out, kind)
+    refused = vrpca_command("fit", data, "-k", 2, "--out", out, "--plot", plot)
+    assert_refused(*refused, f"--plot {plot} would replace --out {out}")
+    assert contents(data.parent) == before
+
+
+def test_an_old_output_is_replaced(vrpca_command, data, tmp_path):
+    out = tmp_path / "model.npz"
+    out.write_text("old")
+    assert vrpca_command("fit", data, "-k", 2, "--out", out, "--quiet")[0] == 0
+    assert vrpca.load(out).n_components_ == 2
+
+
 def test_models_for_other_columns(vrpca_command, model, tmp_path, X):
     other, out = tmp_path / "other.npy", tmp_path / "scores.npy"
     np.save(other, X[:, :-1])
@@ -380,7 +465,7 @@ def test_bad_models(vrpca_command, data, model, tmp_path):
 
 
 def test_scores_that_fail_half_way_leave_the_old_file(vrpca_command, model, tmp_path, X, monkeypatch):
-    monkeypatch.setattr(cli, "ROWS", 10)
+    monkeypatch.setattr(transform, "ROWS", 10)
     bad, out = tmp_path / "bad.npy", tmp_path / "scores.npy"
     out.write_bytes(b"old")
     np.save(bad, with_nan(X, 250, 3))
@@ -401,6 +486,48 @@ def test_interruption(vrpca_command, data, tmp_path, monkeypatch):
     code, text, err = vrpca_command("fit", data, "-k", 2, "--out", tmp_path / "model.npz")
     assert (code, text, err.strip()) == (130, "", "vrpca: interrupted.")
     assert not (tmp_path / "model.npz").exists()
+
+
+@pytest.fixture
+def interrupted_fit(monkeypatch):
+    """Let PCA.fit store an answer that is not good enough yet and then raise KeyboardInterrupt."""
+    fit = vrpca.PCA.fit
+
+    def interrupted(self, X):
+        fit(self, X)
+        self.status_, self.converged_ = vrpca.Status.INTERRUPTED, False
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(vrpca.PCA, "fit", interrupted)
+
+
+@pytest.mark.usefixtures("interrupted_fit")
+def test_interrupted_fit_keeps_its_best_answer(vrpca_command, data, tmp_path):
+    out, plot = tmp_path / "model.npz", tmp_path / "plot.svg"
+    code, text, err = vrpca_command("fit", data, "-k", 2, "--out", out, "--plot", plot, "--quiet")
+    assert (code, err) == (130, "vrpca: interrupted.\n")
+    assert text.split()[:2] == ["component", "variance"] and "NOT CONVERGED" in text
+    assert text.splitlines()[-2:] == [f"model written to {out}", f"plot written to {plot}"]
+    assert vrpca.load(out).components_.shape == (2, 40) and plot.read_text().lstrip().startswith("<?xml")
+    code, text, err = vrpca_command("fit", data, "-k", 2, "--json", "--quiet")
+    found = json.loads(text)
+    assert (code, err, found["status"], found["converged"]) == (130, "vrpca: interrupted.\n", "interrupted", False)
+
+
+def test_interrupted_fit_without_a_record(vrpca_command, data, tmp_path, monkeypatch, interrupted_fit):
+    fit, out, plot = vrpca.PCA.fit, tmp_path / "model.npz", tmp_path / "plot.svg"
+
+    def early(self, X):
+        try:
+            fit(self, X)
+        finally:
+            self.history_ = []
+
+    monkeypatch.setattr(vrpca.PCA, "fit", early)
+    code, text, err = vrpca_command("fit", data, "-k", 2, "--out", out, "--plot", plot, "--quiet")
+    assert code == 130 and "model written" in text and "plot written" not in text
+    assert "before its first record" in err and err.endswith("vrpca: interrupted.\n")
+    assert vrpca.load(out).components_.shape == (2, 40) and not plot.exists()
 
 
 def test_bugs_are_not_hidden(vrpca_command, data, monkeypatch):

@@ -146,6 +146,30 @@ def test_bad_input(command, tmp_path, X, monkeypatch, arguments, word):
     assert word in err
 
 
+@pytest.mark.parametrize(("arguments", "name"), [(["bench"], "peers.csv"), (["bench", "passes"], "passes.json")])
+def test_results_never_replace_the_data(command, tmp_path, X, monkeypatch, arguments, name):
+    """A data file is recognised by its first bytes, so it may have any name, such as that of a result."""
+    monkeypatch.setattr(measure, "launch", played)
+    out = tmp_path / "out"
+    out.mkdir()
+    with (out / name).open("wb") as file:
+        np.save(file, X)
+    before = (out / name).read_bytes()
+    code, text, err = command(*arguments, out / name, "-k", 1, "--out", out)
+    assert (code, text) == (2, "") and f"--out {out / name} would replace DATA {out / name}" in err
+    assert [path.name for path in out.iterdir()] == [name] and (out / name).read_bytes() == before
+
+
+def test_data_in_the_folder_of_the_results(command, tmp_path, X, monkeypatch):
+    monkeypatch.setattr(measure, "launch", played)
+    np.save(tmp_path / "peers.npy", X)
+    before = (tmp_path / "peers.npy").read_bytes()
+    arguments = ("bench", tmp_path / "peers.npy", "-k", 1, "--peers", "", "--quiet", "--out", tmp_path)
+    assert command(*arguments)[0] == 0
+    assert command(*arguments, "--resume")[0] == 0
+    assert (tmp_path / "peers.npy").read_bytes() == before
+
+
 def test_help(command):
     for arguments in (["bench", "--help"], ["bench", "peers", "--help"], ["bench", "growth", "--help"]):
         code, text, err = command(*arguments)

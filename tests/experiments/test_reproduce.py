@@ -396,9 +396,14 @@ def test_foreign_files_in_the_folder(command, tmp_path):
     assert not (tmp_path / "fig1.jsonl").exists(), "found before anything was run"
 
 
-def test_nothing_is_imported_before_it_is_needed():
-    from helpers import run_python
-
-    code = "import sys, vrpca.cli; assert not any('reproduce' in name for name in sys.modules), 'imported'"
-    done = run_python(code)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize(
+    ("what", "name"), [("fig2", "fig2.csv"), ("fig2", "reproduction.md"), ("all", "scaling-gap.csv")]
+)
+@pytest.mark.parametrize("option", ["--mnist", "--rcv1"])
+def test_results_never_replace_the_data(command, tmp_path, monkeypatch, what, name, option):
+    monkeypatch.setattr("vrpca.experiments.reproduce.commands.reproduce", lambda *_, **__: pytest.fail("started"))
+    data = tmp_path / name
+    data.write_bytes(b"data")
+    code, text, err = command(what, option, data, "--size", "tiny", "--out", tmp_path)
+    assert (code, text) == (2, "") and f"--out {data} would replace {option} {data}" in err
+    assert [path.name for path in tmp_path.iterdir()] == [name] and data.read_bytes() == b"data"

@@ -1,28 +1,29 @@
-"""``vrpca bench``: the peers' benchmark, growth, and passes. Tables to stdout, progress to stderr, files to --out."""
+"""The work of ``vrpca bench``: measure, print tables to stdout and progress to stderr, write files to --out."""
 
 from __future__ import annotations
 
-import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
-from typer.core import TyperGroup
 
 from vrpca.errors import OptionError
+from vrpca.experiments import bench, plots, summary
+from vrpca.experiments.datasets import DATA_FOLDER, Prepared, available, prepare
+from vrpca.experiments.growth import growth as measured_growth
+from vrpca.experiments.growth import growth_tables
+from vrpca.experiments.measure import Conditions, Log, Result, Session, made_folder, teller
+from vrpca.experiments.passes import passes as counted_passes
+from vrpca.experiments.passes import passes_table
+from vrpca.experiments.summary import Table
+from vrpca.threads import n_threads
 
-if TYPE_CHECKING:
-    from vrpca.experiments.datasets import Prepared
-    from vrpca.experiments.measure import Conditions, Result, Session
-    from vrpca.experiments.summary import Table
-
-QUICK = (("mnist", 6), ("rcv1", 3), ("news20", 6), ("power-law", 10), ("flat", 1))  # those whose files are there
-APART = ("ctx", "folder", "cache", "out", "resume", "quiet")  # options that do not change what is measured
-IN_PASSES = ("mnist", "rcv1", "news20", "clustered-5", "clustered-2")
+# The default data sets and their numbers of components; an empty tuple stands for the numbers of the set's recipe.
+# Sets without their file are left out.
+QUICK: dict[str, Sequence[int]] = {"mnist": (6,), "rcv1": (3,), "news20": (6,), "power-law": (10,), "flat": (1,)}
+IN_PASSES: dict[str, Sequence[int]] = dict.fromkeys(("mnist", "rcv1", "news20", "clustered-5", "clustered-2"), ())
 PEERS_ABOUT = (
     "Best time in seconds, its ratio to the first contender's, readings of the data, peak extra memory and the true "
     "suboptimality, for each target: the fastest setting that reaches it. Made by `vrpca bench`; "
@@ -32,261 +33,164 @@ GROWTH_ABOUT = "Time of a pass and number of passes as the data grow. Made by `v
 PASSES_ABOUT = "Readings of the data that solvers with blocks of the same width need. Made by `vrpca bench passes`."
 
 
-class _PeersByDefault(TyperGroup):
-    """``vrpca bench mnist`` is short for ``vrpca bench peers mnist``."""
+@dataclass(frozen=True)
+class Run:
+    """How to run a series of measurements and where to keep it.
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args or args[0] not in (*self.commands, "--help"):
-            args = ["peers", *args]
-        return super().parse_args(ctx, args)
+    Attributes
+    ----------
+    command : str
+        The command for the page.
+    conditions : Conditions
+        The conditions of every measurement.
+    cache : path or None
+        Folder for prepared data and reference values; None for a temporary one.
+    out : path or None
+        Folder for the results; None to print them only.
+    resume : bool
+        Whether to continue the run in `out`.
+    quiet : bool
+        Whether to print no progress.
+    """
 
-
-app = typer.Typer(cls=_PeersByDefault, help="Measure this package: against its peers, its growth, its passes.")
-
-Names = Annotated[list[str] | None, typer.Argument(help="Named data sets, and .npy or .npz files.", show_default=False)]
-K = Annotated[
-    str | None, typer.Option("-k", help="Numbers of components, such as 1,6; each set has its own by default.")
-]
-Solvers = Annotated[str, typer.Option(help="Solvers of this package, such as auto,vr:oversample=4.")]
-Center = Annotated[bool, typer.Option(help="Whether to centre the columns of files.")]
-DataFolder = Annotated[
-    Path | None, typer.Option("--data", help="Folder with mnist.npz, rcv1.npz, ...; VRPCA_DATA, or data/, by default.")
-]
-Cache = Annotated[Path | None, typer.Option(help="Keep prepared data and reference values in this folder.")]
-Size = Annotated[str, typer.Option(help="full, or small generated sets for a quick look.")]
-Threads = Annotated[int | None, typer.Option(help="Threads of everybody; all cores by default.")]
-Repeats = Annotated[int, typer.Option(help="Runs of each setting; the best time counts.")]
-Timeout = Annotated[float, typer.Option(help="Seconds for one setting of one contender, loading included.")]
-Seed = Annotated[int, typer.Option(help="Seed of everybody.")]
-Out = Annotated[Path | None, typer.Option(help="Write a page, a plot and the numbers to this folder.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that --out holds.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
-Target = Annotated[float, typer.Option(help="Wanted suboptimality.")]
+    command: str
+    conditions: Conditions
+    cache: Path | None
+    out: Path | None
+    resume: bool
+    quiet: bool
 
 
-@app.command()
-def peers(
-    ctx: typer.Context,
-    data: Names = None,
-    k: K = None,
-    solvers: Solvers = "auto",
-    only: Annotated[
-        str | None, typer.Option("--peers", help="Only peers whose names contain one of these words; empty for none.")
-    ] = None,
-    targets: Annotated[str, typer.Option(help="Suboptimalities to reach.")] = "1e-3,1e-6,1e-10",
-    center: Center = True,
-    folder: DataFolder = None,
-    cache: Cache = None,
-    size: Size = "full",
-    threads: Threads = None,
-    repeats: Repeats = 3,
-    timeout: Timeout = 120,
-    seed: Seed = 0,
-    out: Out = None,
-    resume: Resume = False,
-    quiet: Quiet = False,
-) -> None:
-    """Against its peers: time, passes, memory and true suboptimality, at several targets."""
-    from vrpca.experiments import bench, plots, summary
+@dataclass(frozen=True)
+class Choice:
+    """The data sets and numbers of components of a series.
 
-    wanted = _targets(targets)
-    rivals = bench.contenders(solvers.split(","), None if only is None else [w for w in only.split(",") if w])
-    conditions = _conditions(threads, repeats, timeout, seed)
-    with _session(conditions, cache, out, "peers", resume, quiet) as session:
-        tasks = _tasks(data, k, session.cache, folder, size, center)
-        contests = [bench.contest(prepared, number, rivals, wanted, session) for prepared, number in tasks]
-    tables = [summary.contest_table(contest) for contest in contests]
-    draw = _drawing(out, "peers", lambda path: plots.time_against_accuracy(contests, path))
-    _finish(ctx, out, "This package and its peers", PEERS_ABOUT, conditions, tables, session.log.results, draw)
+    Attributes
+    ----------
+    names : sequence of str
+        Named data sets and files; empty for the default sets.
+    ks : sequence of int or None
+        Numbers of components; None for those of each data set.
+    folder : path or None
+        Folder with the files of named data sets; None for the default folder.
+    small : bool
+        Whether to generate small versions of the generated data sets.
+    center : bool
+        Whether to centre the columns of files.
+    """
+
+    names: Sequence[str]
+    ks: Sequence[int] | None
+    folder: Path | None
+    small: bool
+    center: bool
 
 
-@app.command()
-def growth(
-    ctx: typer.Context,
-    solvers: Solvers = "accelerated",
-    target: Target = 1e-6,
-    cache: Cache = None,
-    size: Size = "full",
-    threads: Threads = None,
-    repeats: Repeats = 3,
-    timeout: Timeout = 300,
-    seed: Seed = 0,
-    out: Out = None,
-    resume: Resume = False,
-    quiet: Quiet = False,
-) -> None:
-    """Growth: time per pass and passes, as rows and nonzeros grow by a factor of 100."""
-    from vrpca.experiments import bench, plots
-    from vrpca.experiments.growth import growth as measured
-    from vrpca.experiments.growth import growth_tables
-
-    small, rivals = _small(size), [bench.ours(solver) for solver in solvers.split(",")]
-    conditions = _conditions(threads, repeats, timeout, seed)
-    with _session(conditions, cache, out, "growth", resume, quiet) as session:
-        series = measured(rivals, _targets(str(target))[0], small, session)
-    draw = _drawing(out, "growth", lambda path: plots.growth_plot(series, path))
-    _finish(ctx, out, "Growth", GROWTH_ABOUT, conditions, growth_tables(series), session.log.results, draw)
-
-
-@app.command()
-def passes(
-    ctx: typer.Context,
-    data: Names = None,
-    k: K = None,
-    solvers: Solvers = "krylov,accelerated,accelerated:cost=passes",
-    target: Target = 1e-10,
-    oversample: Annotated[int | None, typer.Option(help="Extra columns of the block; by k by default.")] = None,
-    dtype: Annotated[
-        str, typer.Option(help="float64, which shows small suboptimalities as they are, or float32.")
-    ] = "float64",
-    center: Center = True,
-    folder: DataFolder = None,
-    cache: Cache = None,
-    size: Size = "full",
-    threads: Threads = None,
-    timeout: Timeout = 600,
-    seed: Seed = 0,
-    out: Out = None,
-    resume: Resume = False,
-    quiet: Quiet = False,
-) -> None:
-    """Passes that solvers with blocks of the same width need."""
-    from vrpca.experiments import bench
-    from vrpca.experiments.passes import passes as counted
-    from vrpca.experiments.passes import passes_table
-
-    if dtype not in ("float32", "float64"):
-        raise OptionError(f"--dtype {dtype} is not known: use float32 or float64.")
-    rivals = [bench.ours(solver) for solver in solvers.split(",")]
-    conditions = _conditions(threads, 1, timeout, seed, dtype)
-    with _session(conditions, cache, out, "passes", resume, quiet) as session:
-        tasks = _tasks(data, k, session.cache, folder, size, center, default=IN_PASSES)
-        results = counted(tasks, rivals, _targets(str(target))[0], oversample, session)
-    _finish(ctx, out, "Passes", PASSES_ABOUT, conditions, [passes_table(results, target)], results, None)
-
-
-# -------------------------------------------------------------------------------------------------------- options
-
-
-def _targets(text: str) -> tuple[float, ...]:
-    try:
-        targets = tuple(sorted(map(float, text.split(",")), reverse=True))
-    except ValueError:
-        raise OptionError(f"{text} must be numbers with commas between, such as 1e-3,1e-6.") from None
-    if not all(0 < target < 1 for target in targets):
-        raise OptionError(f"A target is a suboptimality between 0 and 1, not {text}.")
-    return targets
-
-
-def _small(size: str) -> bool:
-    if size not in ("full", "small"):
-        raise OptionError(f"--size {size} is not known: use full or small.")
-    return size == "small"
-
-
-def _conditions(threads: int | None, repeats: int, timeout: float, seed: int, dtype: str | None = None) -> Conditions:
-    from vrpca.experiments.measure import Conditions
-    from vrpca.threads import n_threads
-
+def conditions(threads: int | None, repeats: int, timeout: float, seed: int, dtype: str | None = None) -> Conditions:
+    """The conditions of every measurement; `threads` None means all cores."""
     return Conditions(n_threads(threads), repeats, timeout, seed, dtype)
 
 
+def peers(
+    run: Run, choice: Choice, solvers: Sequence[str], words: Sequence[str] | None, targets: Sequence[float]
+) -> None:
+    """Compare this package with its peers.
+
+    Parameters
+    ----------
+    run : Run
+        How to run the series.
+    choice : Choice
+        The data sets.
+    solvers : sequence of str
+        Solvers of this package, such as ``vr:oversample=4``.
+    words : sequence of str or None
+        Only peers with one of these words in their name take part; None for all peers.
+    targets : sequence of float
+        Suboptimalities to reach.
+    """
+    rivals = bench.contenders(solvers, words)
+    with _session(run, "peers") as session:
+        tasks = _tasks(choice, session.cache, QUICK)
+        contests = [bench.contest(data, k, rivals, targets, session) for data, k in tasks]
+    tables = [summary.contest_table(contest) for contest in contests]
+    picture = _picture(run.out, "peers", lambda path: plots.time_against_accuracy(contests, path))
+    _finish(run, "peers", "This package and its peers", PEERS_ABOUT, tables, session.log.results, picture)
+
+
+def growth(run: Run, solvers: Sequence[str], target: float, small: bool) -> None:
+    """Measure the time of a pass and the number of passes on growing data."""
+    rivals = [bench.ours(solver) for solver in solvers]
+    with _session(run, "growth") as session:
+        series = measured_growth(rivals, target, small, session)
+    picture = _picture(run.out, "growth", lambda path: plots.growth_plot(series, path))
+    _finish(run, "growth", "Growth", GROWTH_ABOUT, growth_tables(series), session.log.results, picture)
+
+
+def passes(run: Run, choice: Choice, solvers: Sequence[str], target: float, oversample: int | None) -> None:
+    """Count the passes of solvers with blocks of the same width."""
+    rivals = [bench.ours(solver) for solver in solvers]
+    with _session(run, "passes") as session:
+        tasks = _tasks(choice, session.cache, IN_PASSES)
+        results = counted_passes(tasks, rivals, target, oversample, session)
+    _finish(run, "passes", "Passes", PASSES_ABOUT, [passes_table(results, target)], results, None)
+
+
 @contextmanager
-def _session(
-    conditions: Conditions, cache: Path | None, out: Path | None, name: str, resume: bool, quiet: bool
-) -> Iterator[Session]:
-    """A series of measurements, written down in --out; without --cache, what is prepared for it vanishes."""
-    from vrpca.experiments.measure import Log, Session, made_folder, teller
-
-    if resume and out is None:
+def _session(run: Run, name: str) -> Iterator[Session]:
+    """A series of measurements with its log in --out. Without --cache, prepared data are removed at the end."""
+    if run.resume and run.out is None:
         raise OptionError("--resume goes on with a run that --out holds: name that folder.")
-    log = Log(None if out is None else made_folder(out) / f"{name}.jsonl", resume=resume)
+    log = Log(None if run.out is None else made_folder(run.out) / f"{name}.jsonl", resume=run.resume)
     with tempfile.TemporaryDirectory(prefix="vrpca-bench-") as temporary:
-        yield Session(conditions, log, Path(temporary) if cache is None else made_folder(cache), teller(quiet))
+        cache = Path(temporary) if run.cache is None else made_folder(run.cache)
+        yield Session(run.conditions, log, cache, teller(run.quiet))
 
 
-def _tasks(
-    names: Sequence[str] | None,
-    k: str | None,
-    cache: Path,
-    folder: Path | None,
-    size: str,
-    center: bool,
-    default: Sequence[str] | None = None,
-) -> list[tuple[Prepared, int]]:
-    """Data sets and numbers of components: those asked for, else those of the default whose files are there."""
-    from vrpca.experiments.datasets import DATA_FOLDER, available, prepare
-
-    folder, small, asked = folder or DATA_FOLDER, _small(size), _numbers(k)
-    quick = not names and default is None and asked is None
-    chosen = names or [n for n in (default or [name for name, _ in QUICK]) if available(n, folder)]
+def _tasks(choice: Choice, cache: Path, default: dict[str, Sequence[int]]) -> list[tuple[Prepared, int]]:
+    """Prepared data sets, each with a number of components."""
+    folder = choice.folder or DATA_FOLDER
+    chosen: Sequence[tuple[str, Sequence[int]]] = [(name, ()) for name in choice.names]
+    if not chosen:
+        chosen = [(name, ks) for name, ks in default.items() if available(name, folder)]
     tasks = []
-    for name in chosen:
-        data = prepare(name, cache, folder=folder, small=small, center=center)
-        ks = asked or ((dict(QUICK)[name],) if quick else data.ks)
+    for name, preferred in chosen:
+        data = prepare(name, cache, folder=folder, small=choice.small, center=choice.center)
+        ks = choice.ks or preferred or data.ks
         if not ks:
             raise OptionError(f"{name} needs -k: the number of components to find.")
-        tasks += [(data, number) for number in ks]
+        tasks += [(data, k) for k in ks]
     return tasks
 
 
-def _numbers(k: str | None) -> tuple[int, ...] | None:
-    if k is None:
-        return None
-    try:
-        return tuple(map(int, k.split(",")))
-    except ValueError:
-        raise OptionError(f"-k {k} must be integers with commas between, such as 1,6.") from None
-
-
-# -------------------------------------------------------------------------------------------------------- results
-
-
-def _drawing(out: Path | None, name: str, draw: Any) -> str | None:
-    """Draw, if there is a folder to draw to and something to draw with; return the picture's name."""
-    from vrpca.experiments.plots import can_plot
-
+def _picture(out: Path | None, name: str, draw: Callable[[Path], None]) -> str | None:
+    """Draw a plot in --out and return the name of its file; None without --out or without matplotlib."""
     if out is None:
         return None
-    if not can_plot():
+    if not plots.can_plot():
         print('vrpca: no plot without matplotlib: pip install "vrpca[plot]".', file=sys.stderr)
         return None
     draw(out / f"{name}.png")
     return f"{name}.png"
 
 
-def _command(ctx: typer.Context) -> str:
-    """The command that was given, as far as it matters for the result; files by their names alone."""
-    told = ["vrpca", "bench", str(ctx.info_name)]
-    for parameter in ctx.command.params:
-        name, value = str(parameter.name), ctx.params[str(parameter.name)]
-        source = ctx.get_parameter_source(name)
-        if name in APART or source is None or source.name != "COMMANDLINE":
-            continue
-        told += [Path(word).name for word in value] if name == "data" else [parameter.opts[0], str(value)]
-    return shlex.join(told)
-
-
 def _finish(
-    ctx: typer.Context,
-    out: Path | None,
+    run: Run,
+    name: str,
     title: str,
     about: str,
-    conditions: Conditions,
     tables: Sequence[Table],
     results: Sequence[Result],
     picture: str | None,
 ) -> None:
-    """Show the tables; write page and numbers."""
-    from vrpca.experiments import summary
-
-    name, where = str(ctx.info_name), f"`{_command(ctx)}`; {summary.machine(conditions.threads)}"
-    print(where)
+    """Print the tables, and write the page and the numbers to --out."""
+    origin = f"`{run.command}`; {summary.machine(run.conditions.threads)}"
+    print(origin)
     for table in tables:
         table.show()
-    if out is None:
+    if run.out is None:
         return
-    summary.write_text(out / f"{name}.md", summary.page(title, about, where, tables, picture))
-    summary.write_json(out / f"{name}.json", {"machine": where, "results": list(results)})
-    summary.write_csv(out / f"{name}.csv", results)
-    print(f"page, numbers{' and plot' if picture else ''} written to {out}")
+    summary.write_text(run.out / f"{name}.md", summary.page(title, about, origin, tables, picture))
+    summary.write_json(run.out / f"{name}.json", {"machine": origin, "results": list(results)})
+    summary.write_csv(run.out / f"{name}.csv", results)
+    print(f"page, numbers{' and plot' if picture else ''} written to {run.out}")

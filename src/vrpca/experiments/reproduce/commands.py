@@ -1,10 +1,10 @@
-"""``vrpca reproduce``: which experiments, how large, from which files, to which folder."""
+"""The work of ``vrpca reproduce``: run the experiments, print the verdicts, write files to --out."""
 
 from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,12 +27,12 @@ TITLES = {
     "scaling": "Scaling: the claims about growth, and the open questions",
     "beyond": "Beyond the paper: the same axes with Krylov methods and randomized SVD",
 }
-BEYOND_GAPS = (0.16, 0.016)  # of the synthetic data, beside the real ones
+BEYOND_GAPS = (0.16, 0.016)  # lambdas of the synthetic matrices in the experiment "beyond"
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asked for."""
+    """The checked options of the command."""
 
     size: Size
     out: Path
@@ -60,17 +60,9 @@ def reproduce(
     resume: bool = False,
     quiet: bool = False,
 ) -> Path:
-    """Run one experiment, or all; return the page."""
+    """Run one experiment, or all of them, and return the path of the page."""
     names = EXPERIMENTS if what == ALL else (what,)
-    for name in names:
-        if name not in EXPERIMENTS:
-            raise OptionError(f"There is no experiment {name}: use {', '.join(EXPERIMENTS)} or {ALL}.")
-    if lambdas is not None and "fig1" not in names:
-        raise OptionError(f"--lambdas is for fig1; {what} has its own.")
-    if size == "paper" and "fig1" not in names:
-        raise OptionError(f"--size paper is for fig1; {what} has the sizes default and tiny.")
-    if seed < 0 or (threads is not None and threads < 1):
-        raise OptionError(f"--seed {seed} and --threads {threads}: a seed is not negative, and threads are positive.")
+    _check_options(what, names, size, lambdas, threads, seed)
     request = Request(
         size_named(size),
         made_folder(out),
@@ -81,7 +73,7 @@ def reproduce(
         seed,
         resume,
         teller(quiet),
-        shlex.join(["vrpca", "reproduce", *_told(what, size, lambdas, mnist, rcv1, threads, seed)]),
+        shlex.join(["vrpca", "reproduce", *_arguments(what, size, lambdas, mnist, rcv1, threads, seed)]),
     )
     if not plots.can_plot():
         raise ImportError('Figures need matplotlib: pip install "vrpca[plot]".')
@@ -89,23 +81,37 @@ def reproduce(
     for name in names:
         _check_log(request, _stem(name, request.size))
     for name in names:
-        path = _experiment(name, request if name == "fig1" else replace(request, size=_elsewhere(request.size)))
+        path = _experiment(name, request if name == "fig1" else replace(request, size=_other_size(request.size)))
     return path
 
 
-def _elsewhere(size: Size) -> Size:
-    """The size of experiments that the paper's size says nothing about."""
+def _check_options(
+    what: str, names: Sequence[str], size: str, lambdas: str | None, threads: int | None, seed: int
+) -> None:
+    for name in names:
+        if name not in EXPERIMENTS:
+            raise OptionError(f"There is no experiment {name}: use {', '.join(EXPERIMENTS)} or {ALL}.")
+    if lambdas is not None and "fig1" not in names:
+        raise OptionError(f"--lambdas is for fig1; {what} has its own.")
+    if size == "paper" and "fig1" not in names:
+        raise OptionError(f"--size paper is for fig1; {what} has the sizes default and tiny.")
+    if seed < 0 or (threads is not None and threads < 1):
+        raise OptionError(f"--seed {seed} and --threads {threads}: a seed is not negative, and threads are positive.")
+
+
+def _other_size(size: Size) -> Size:
+    """The size of all experiments but figure 1. They have no paper size and take the default one instead."""
     return SIZES["default"] if size.name == "paper" else size
 
 
-def _told(
+def _arguments(
     what: str, size: str, lambdas: str | None, mnist: Path | None, rcv1: Path | None, threads: int | None, seed: int
 ) -> list[str]:
-    """The arguments that matter for the result, for the page; files by their names alone."""
-    told = [what, "--size", size]
+    """The arguments for the page: those with influence on the results, with file names in place of paths."""
+    words = [what, "--size", size]
     for option, value in (("--lambdas", lambdas), ("--mnist", mnist and mnist.name), ("--rcv1", rcv1 and rcv1.name)):
-        told += [option, value] if value else []
-    return [*told, *(["--threads", str(threads)] if threads else []), *(["--seed", str(seed)] if seed else [])]
+        words += [option, value] if value else []
+    return [*words, *(["--threads", str(threads)] if threads else []), *(["--seed", str(seed)] if seed else [])]
 
 
 def _gaps(text: str | None, size: Size) -> tuple[float, ...]:
@@ -121,16 +127,17 @@ def _gaps(text: str | None, size: Size) -> tuple[float, ...]:
 
 
 def _stem(name: str, size: Size) -> str:
-    """The name of an experiment's files; only figure 1 has a paper size of its own."""
+    """The name of an experiment's files, without ending. Figure 1 has another name at the paper's size."""
     return f"{name}-paper" if (name, size.name) == ("fig1", "paper") else name
 
 
 def _check_log(request: Request, stem: str) -> None:
-    """Find out at once, not after the first experiment, that a later one is there already."""
+    """Raise if --out holds an earlier run. This is checked for all experiments before the first one starts."""
     Log(request.out / f"{stem}.jsonl", resume=request.resume, same=())
 
 
 def _experiment(name: str, request: Request) -> Path:
+    """Run one experiment, write its section, print its verdicts, and return the path of the page."""
     stem = _stem(name, request.size)
     section = _scaling(stem, request) if name == "scaling" else _figure(name, stem, request)
     path = page.write(section, request.out)
@@ -171,7 +178,7 @@ def _panels(name: str, recorder: Recorder, request: Request) -> Iterator[Panel]:
 
 @contextmanager
 def _workplace(request: Request) -> Iterator[Path]:
-    """Where matrices are put: in --cache, to stay, or beside the results, to vanish."""
+    """The folder for generated matrices: --cache, or a temporary folder in --out."""
     if request.cache is not None:
         yield request.cache
         return
