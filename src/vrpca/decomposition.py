@@ -321,7 +321,7 @@ def _assemble(fit: _Fit, outcome: Outcome, k: int, compute_u: bool) -> Decomposi
         scale=_put_back(column_scale(moments), fit.kept, fit.d, 1.0) if problem.scale else None,
         total_variance=problem.weight * view.frobenius**2,
         n_samples=problem.weight * problem.source.shape[0],
-        rank_limit=min(problem.rows, fit.d),
+        rank_limit=min(problem.rows_that_count, fit.d),
         status=outcome.status,
         n_passes=fit.job.budget.passes,
         solver=fit.plan.name,

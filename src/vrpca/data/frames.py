@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vrpca.data.memory import ConvertedSource, Numbers, columnwise_run, rows_that_fit
+from vrpca.data.memory import ConvertedSource, Numbers, columnwise_neighbours, rows_that_fit
 from vrpca.data.source import Source, check_shape, working_dtype
 from vrpca.errors import DataError
 
@@ -30,7 +30,7 @@ class FrameSource(ConvertedSource):
         kinds = zip(frame.columns, frame.dtypes, strict=True)
         dtype = np.result_type(*(_column_dtype(name, kind) for name, kind in kinds))
         rows = rows_that_fit(frame.shape[1], dtype)
-        super().__init__(frame.shape, dtype, rows, self._convert, columnwise_run(dtype))
+        super().__init__(frame.shape, dtype, rows, self._convert, columnwise_neighbours(dtype))
 
     def _convert(self, rows: Numbers) -> np.ndarray:
         return _frame_array(self.frame, rows, slice(None), self.dtype)

@@ -36,7 +36,7 @@ class Matrix(Finding):
 
 
 @dataclass(frozen=True)
-class Gram(Finding):
+class ProvisionalSums(Finding):
     """``sum w_i (y_i - c) (y_i - c)^T`` and ``sum w_i (y_i - c)`` for a provisional centre c, with ``y = unit x``."""
 
     random: ClassVar[bool] = False
@@ -133,7 +133,7 @@ class GramSum(MomentSum):
         Y = self._centred(X.toarray() if sp.issparse(X) else X)
         if root is not None:
             Y = Y * root[:, None]
-        with np.errstate(over="ignore", invalid="ignore"):  # `Gram.of_view` notices
+        with np.errstate(over="ignore", invalid="ignore"):  # `ProvisionalSums.of_view` notices
             ones = np.ones(len(Y), Y.dtype) if root is None else root
             first = ones @ Y if self.center else np.zeros(Y.shape[1])
             return first, Y.T @ Y  # BLAS knows a matrix times itself: half the work
@@ -163,8 +163,10 @@ class GramSum(MomentSum):
         self.second += other.second * ratio**2 + along + along.T + other.total * np.outer(delta, delta)
         self.first += first + other.total * delta
 
-    def _found(self) -> Gram | None:
-        return None if self.shift is None else Gram(self.second, self.first, self.center, self.unit, self.dtype)
+    def _found(self) -> ProvisionalSums | None:
+        return (
+            None if self.shift is None else ProvisionalSums(self.second, self.first, self.center, self.unit, self.dtype)
+        )
 
 
 class SquareSum:

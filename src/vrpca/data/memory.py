@@ -48,11 +48,11 @@ class ConvertedSource(Source):
     ----------
     shape, dtype
         As for `Source`.
-    rows : int
+    block_rows : int
         Rows of a block.
     convert : callable
         Makes a block of a slice of rows or of row numbers.
-    run : int or None
+    neighbours : int or None
         As for `Source`; None where rows cannot be gathered.
     """
 
@@ -60,14 +60,14 @@ class ConvertedSource(Source):
         self,
         shape: tuple[int, int],
         dtype: np.dtype,
-        rows: int,
+        block_rows: int,
         convert: Callable[[Numbers], Any],
-        run: int | None = 1,
+        neighbours: int | None = 1,
     ):
-        self.shape, self.dtype, self.rows, self.convert = shape, dtype, rows, convert
-        self.whole = rows >= shape[0]
-        self.run = run or 1
-        self.gather_rows = 0 if run is None or self.whole else rows
+        self.shape, self.dtype, self.block_rows, self.convert = shape, dtype, block_rows, convert
+        self.whole = block_rows >= shape[0]
+        self.neighbours = neighbours or 1
+        self.gather_rows = 0 if neighbours is None or self.whole else block_rows
         self._only: Any = None
 
     def blocks(self, rng: np.random.Generator | None = None) -> Iterator[tuple[int, Any]]:
@@ -75,7 +75,7 @@ class ConvertedSource(Source):
         if self.whole:
             yield 0, self._whole_block()
             return
-        for rows in walk(self.shape[0], self.rows, rng):
+        for rows in walk(self.shape[0], self.block_rows, rng):
             yield rows.start, self.convert(rows)
 
     def _whole_block(self) -> Any:
@@ -101,7 +101,7 @@ def rows_that_fit(d: int, dtype: np.dtype) -> int:
     return max(1, BLOCK_BYTES // (d * dtype.itemsize))
 
 
-def columnwise_run(dtype: np.dtype) -> int:
+def columnwise_neighbours(dtype: np.dtype) -> int:
     """How many neighbours in a column share a cache line."""
     return max(1, 64 // dtype.itemsize)
 
@@ -133,8 +133,8 @@ class ArraySource(ConvertedSource):
         self.as_it_is = X.dtype == dtype and X.dtype.isnative and X.flags.c_contiguous and X.flags.aligned
         rows = X.shape[0] if self.as_it_is else rows_that_fit(X.shape[1], dtype)
         self.columnwise = abs(X.strides[1]) > abs(X.strides[0])
-        run = columnwise_run(X.dtype) if self.columnwise else 1
-        super().__init__((X.shape[0], X.shape[1]), dtype, rows, self._convert, None if on_disk(X) else run)
+        neighbours = columnwise_neighbours(X.dtype) if self.columnwise else 1
+        super().__init__((X.shape[0], X.shape[1]), dtype, rows, self._convert, None if on_disk(X) else neighbours)
 
     def _convert(self, rows: Numbers) -> np.ndarray:
         return self.X if self.as_it_is else np.ascontiguousarray(self.X[rows], dtype=self.dtype)

@@ -122,7 +122,7 @@ class MappedRows:
         out = np.asarray(self.X @ B.T)
         return out if self.shift is None else out - np.outer(self.weight, B @ self.shift)
 
-    def gram(self) -> np.ndarray:
+    def inner_products(self) -> np.ndarray:
         """``Z Z^T``."""
         if not self.sparse:
             return self.X @ self.X.T

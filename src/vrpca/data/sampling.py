@@ -46,7 +46,9 @@ def draws(source: Source, m: int, rng: np.random.Generator, norms: np.ndarray | 
     if not source.gather_rows:
         return _block_after_block(source, m, rng, norms)
     n, rows = source.shape[0], source.gather_rows
-    return _gathered(source, _dealt(n, rows, source.run, m, rng) if norms is None else _drawn(norms, rows, m, rng))
+    return _gathered(
+        source, _dealt(n, rows, source.neighbours, m, rng) if norms is None else _drawn(norms, rows, m, rng)
+    )
 
 
 def passes_of_draws(source: Source, m: int) -> float:

@@ -62,7 +62,7 @@ class Source(ABC):
         Whether reading costs more than arithmetic.
     gather_rows : int
         How many rows to gather at a time; 0 where rows cannot be gathered from anywhere.
-    run : int
+    neighbours : int
         How many consecutive rows cost about as much to gather as one.
     """
 
@@ -74,7 +74,7 @@ class Source(ABC):
     wide_at: float = 1.0
     slow_to_read: bool = False
     gather_rows: int = 0
-    run: int = 1
+    neighbours: int = 1
 
     @abstractmethod
     def blocks(self, rng: np.random.Generator | None = None) -> Iterator[tuple[int, Any]]:

@@ -55,7 +55,7 @@ class Stream:
     def _absorb(self, rows: MappedRows) -> None:
         B = np.zeros((0, rows.X.shape[1]), rows.X.dtype) if self.B is None else self.B
         cross = rows.times(B)
-        gram = np.block([[B @ B.T, cross.T], [cross, rows.gram()]])
+        gram = np.block([[B @ B.T, cross.T], [cross, rows.inner_products()]])
         self.broken = self.broken or not bool(np.isfinite(gram).all())
         if not self.broken:
             Y = _leading(gram, self.width)

@@ -37,7 +37,7 @@ class Problem:
     n_threads: int
 
     @property
-    def rows(self) -> int:
+    def rows_that_count(self) -> int:
         """Rows that count."""
         return self.source.shape[0] if self.weights is None else int(np.count_nonzero(self.weights))
 
@@ -68,8 +68,10 @@ class Problem:
 
     def check_variation(self, moments: Moments) -> None:
         """Raise where nothing varies: one row, constant rows, or zeros only."""
-        if self.center and self.rows < 2:
-            raise DataError(f"PCA of n_samples = {self.rows} sample is not defined: centring one row leaves nothing.")
+        if self.center and self.rows_that_count < 2:
+            raise DataError(
+                f"PCA of n_samples = {self.rows_that_count} sample is not defined: centring one row leaves nothing."
+            )
         if not (self.square(moments) > (CONSTANT * np.abs(moments.mean)) ** 2).any():
             raise DataError(
                 "X has no variance: all rows are equal. Remove constant columns, or check how X was made."
@@ -167,7 +169,7 @@ class View:
         self.support, self.cancellation = support, cancellation
         self.n, self.d = source.shape
         self.dtype = source.dtype
-        self.map, self.rows = row_map, KernelRows(row_map)
+        self.map, self.kernel_rows = row_map, KernelRows(row_map)
         self.rounding = float(np.finfo(self.dtype).eps) * cancellation  # relative, of products with A
         self.rows_read = 0
         self._norms: np.ndarray | None = None
@@ -186,7 +188,7 @@ class View:
 
     def product(self, W: np.ndarray, P: np.ndarray | None = None, out: np.ndarray | None = None) -> np.ndarray:
         """Return ``A W`` by one pass, in `out` if given; `P` (n x l, zeros), if given, receives ``Z W``."""
-        U = self._read(ProductSum(self.rows, W, self.n_threads, P, out))
+        U = self._read(ProductSum(self.kernel_rows, W, self.n_threads, P, out))
         U /= self.n
         return U
 
@@ -196,7 +198,7 @@ class View:
         self.rows_read += self.n
         return found
 
-    def gram(self) -> np.ndarray:
+    def matrix(self) -> np.ndarray:
         """Return A itself (d x d), in double precision, by one pass."""
         implicit = self.cancellation**2 <= CANCELS
         return self._read(SquareSum(self.map, self.d, implicit, self.n_threads)) / self.n
@@ -213,7 +215,7 @@ class View:
     def row_norms(self) -> np.ndarray:
         """Return every ``|z_i|^2`` (their mean is 1); read once, then kept."""
         if self._norms is None:
-            self._norms = self._read(RowNorms(self.rows, self.n))
+            self._norms = self._read(RowNorms(self.kernel_rows, self.n))
         return self._norms
 
     def importance(self, sampling: str) -> np.ndarray | None:
@@ -236,7 +238,7 @@ class View:
 
     def _block(self, where: slice | np.ndarray, X: Any) -> Block:
         if isinstance(where, slice):
-            return Block(where, self.rows.of_block(where.start, X))
+            return Block(where, self.kernel_rows.of_block(where.start, X))
         return Block(where, self.map.rows(where, X))
 
     def passes_of_samples(self, m: int) -> float:

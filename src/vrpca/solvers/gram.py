@@ -60,11 +60,11 @@ class Gram(Solver[GramState]):
         """All of it; a step may follow where A was summed up in single precision."""
         if isinstance(first_pass.found, Matrix):
             return self._solve(view, first_pass.found.A, steps_left=1 if view.dtype == np.float32 else 0)
-        return self._solve(view, view.gram(), steps_left=0)
+        return self._solve(view, view.matrix(), steps_left=0)
 
     def step(self, view: View, state: GramState, rng: np.random.Generator) -> GramState:
         """The same with A in double precision."""
-        return self._solve(view, view.gram(), steps_left=0)
+        return self._solve(view, view.matrix(), steps_left=0)
 
     def _solve(self, view: View, A: np.ndarray, steps_left: int) -> GramState:
         l = self.width

@@ -15,7 +15,7 @@ import numpy as np
 from vrpca.data.view import View
 from vrpca.solvers.search_space import SearchSpace
 
-PIECE = 4096  # entries of the probe's vectors that are replaced at a time: 6 rows of float32 take 96 kB of cache
+CHUNK = 4096  # entries of the probe's vectors that are replaced at a time: 6 rows of float32 take 96 kB of cache
 TRUSTED = 3  # products before an estimate is believed at all: the first ones from a random start say little
 STARTS = 8  # random vectors of a random search: they fill a panel of the kernels
 MOST = 40  # products of a random search: its bound is then within 2% of the Ritz value (d = 1e6, failure 1e-6)
@@ -106,7 +106,7 @@ class Probe:
     ) -> float:
         """New vectors ``Y S'`` and their images, and the residual of the first one: return its length.
 
-        All rows are replaced piece by piece, within the cache.
+        All rows are replaced chunk by chunk, within the cache.
         """
         y, c = Y[0], Y[0] @ C
         of_pairs, of_W, of_U = np.zeros((5, 6)), np.zeros((5, len(theta))), np.zeros((5, len(theta)))
@@ -116,12 +116,12 @@ class Probe:
         of_W[2] = value * c - (y @ D - c * theta)  # the image's part in W's span goes, too
         of_U[2] = -c
         of_pairs, of_W, of_U = (M.astype(W.dtype) for M in (of_pairs, of_W, of_U))
-        for j in range(0, len(W), PIECE):
-            piece = self.pairs[:, j : j + PIECE]
-            new = of_pairs @ piece
-            new += _times_tall(of_W, W[j : j + PIECE])
-            new += _times_tall(of_U, U[j : j + PIECE])
-            piece[:5] = new
+        for j in range(0, len(W), CHUNK):
+            chunk = self.pairs[:, j : j + CHUNK]
+            new = of_pairs @ chunk
+            new += _times_tall(of_W, W[j : j + CHUNK])
+            new += _times_tall(of_U, U[j : j + CHUNK])
+            chunk[:5] = new
         residual = float(np.linalg.norm(self.column))
         if residual > 0:
             self.column[:] /= self.column.dtype.type(residual)

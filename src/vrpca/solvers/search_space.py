@@ -13,7 +13,7 @@ import numpy as np
 from vrpca import kernels
 from vrpca.linalg import aligned_zeros
 
-PIECE = 8192  # entries of the vectors that are recombined at a time: 64 rows of float32 take 2 MB
+CHUNK = 8192  # entries of the vectors that are recombined at a time: 64 rows of float32 take 2 MB
 INDEPENDENT = 1e4  # times eps: eigenvalues of a Gram matrix of unit vectors below this are taken for dependence
 
 
@@ -200,8 +200,8 @@ def support_of(operator: Operator, width: int) -> tuple[np.ndarray | None, int]:
 def recombine(M: np.ndarray, size: int, T: np.ndarray) -> None:
     """The first rows of M become ``T^T`` times the first `size` rows, in place."""
     small = np.ascontiguousarray(T.T, dtype=M.dtype)
-    for at in range(0, M.shape[1], PIECE):
-        M[: T.shape[1], at : at + PIECE] = small @ M[:size, at : at + PIECE]
+    for at in range(0, M.shape[1], CHUNK):
+        M[: T.shape[1], at : at + CHUNK] = small @ M[:size, at : at + CHUNK]
 
 
 def _unit_rows(Z: np.ndarray, shortest: float) -> tuple[np.ndarray, float]:
