@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vrpca.data.source import A, Source, check_shape, walk, working_dtype
+from vrpca.data.source import Source, check_shape, walk, working_dtype
 from vrpca.errors import DataError, DataTypeError
 
 BLOCK_BYTES = 4 << 20  # rows that must be converted are converted in blocks of this size: they fit a third-level cache
@@ -65,31 +65,17 @@ class ConvertedSource(Source):
         neighbours: int | None = 1,
     ):
         self.shape, self.dtype, self.block_rows, self.convert = shape, dtype, block_rows, convert
-        self.whole = block_rows >= shape[0]
+        self.block = convert(slice(0, shape[0])) if block_rows >= shape[0] else None
         self.neighbours = neighbours or 1
-        self.gather_rows = 0 if neighbours is None or self.whole else block_rows
-        self._only: Any = None
+        self.gather_rows = 0 if neighbours is None or self.block is not None else block_rows
 
     def blocks(self, rng: np.random.Generator | None = None) -> Iterator[tuple[int, Any]]:
         """Yield (first row, converted block)."""
-        if self.whole:
-            yield 0, self._whole_block()
+        if self.block is not None:
+            yield 0, self.block
             return
         for rows in walk(self.shape[0], self.block_rows, rng):
             yield rows.start, self.convert(rows)
-
-    def _whole_block(self) -> Any:
-        """The only block, converted once."""
-        if self._only is None:
-            self._only = self.convert(slice(0, self.shape[0]))
-        return self._only
-
-    def reduce(self, accumulator: A, rng: np.random.Generator | None = None) -> A:
-        """Feed all rows to an accumulator."""
-        if not self.whole:
-            return super().reduce(accumulator, rng)
-        accumulator.add(0, self._whole_block())
-        return accumulator
 
     def gather(self, numbers: np.ndarray) -> Any:
         """The rows with these numbers."""

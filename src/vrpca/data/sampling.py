@@ -53,7 +53,7 @@ def draws(source: Source, m: int, rng: np.random.Generator, norms: np.ndarray | 
 
 def passes_of_draws(source: Source, m: int) -> float:
     """Passes that m draws take."""
-    return m / source.shape[0] if source.whole or source.gather_rows else 1.0
+    return m / source.shape[0] if source.block is not None or source.gather_rows else 1.0
 
 
 def _gathered(source: Source, parts: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[Draw]:

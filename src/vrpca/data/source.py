@@ -51,8 +51,8 @@ class Source(ABC):
         float32 or float64: the type of the blocks.
     sparse : bool
         Whether blocks are CSR matrices.
-    whole : bool
-        Whether the source is one block that lies in memory as it is handed out.
+    block : array, CSR matrix or None
+        All rows as one block, where they lie in memory as they are handed out.
     columnwise : bool or None
         Whether the entries of a column lie together, so that the transposed matrix is cheaper to walk. None if neither
         side is cheaper.
@@ -69,7 +69,7 @@ class Source(ABC):
     shape: tuple[int, int]
     dtype: np.dtype
     sparse: bool = False
-    whole: bool = False
+    block: Any = None
     columnwise: bool | None = None
     wide_at: float = 1.0
     slow_to_read: bool = False

@@ -194,9 +194,12 @@ class View:
 
     def _read(self, accumulator: Any, rng: np.random.Generator | None = None) -> Any:
         """One pass: the accumulator's result."""
-        found = self.source.reduce(accumulator, rng).result()
+        if self.source.block is None:
+            accumulator = self.source.reduce(accumulator, rng)
+        else:
+            accumulator.add(0, self.source.block)
         self.rows_read += self.n
-        return found
+        return accumulator.result()
 
     def matrix(self) -> np.ndarray:
         """Return A itself (d x d), in double precision, by one pass."""
