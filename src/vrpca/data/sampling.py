@@ -121,7 +121,7 @@ def sample_rows(source: Source, rows: int, rng: np.random.Generator) -> tuple[np
         index = np.sort(rng.choice(n, rows, replace=False))
         return index, source.gather(index), rows
     numbers, parts, fetched = [], [], 0
-    for start, X in source.blocks(rng):
+    for start, X in source.blocks(rng) if source.block is None else [(0, source.block)]:
         if X.shape[0] == n:
             index = np.sort(rng.choice(n, rows, replace=False))
             return index, X[index], rows
