@@ -8,8 +8,9 @@
 namespace vrpca {
 namespace {
 
-// A thread works on at least four pieces of all vectors, and has a D of its own. The D are added in order, so that
-// the result depends only on the number of threads. All memory is allocated before, because threads must not throw.
+// Every thread works on some pieces of all vectors and has a D of its own. The D are added in order, so that the result
+// depends only on the number of threads. All memory is allocated before, because threads must not throw. A thread gets
+// at least four pieces: with fewer, more threads would help, but waking them and adding up the D would weigh more.
 template <class T>
 void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, double* D, i64 threads) {
     const i64 piece = DISPATCH(PIECE), pieces = (d + piece - 1) / piece;
