@@ -1,39 +1,20 @@
-"""Means and variances in one reading, against two readings in double precision; and entries that are not finite."""
+"""The first pass: means and variances in one reading, against two in double precision; entries that are not finite."""
 
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from data_cases import Blocks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import eps, sparse_matrix
-from vrpca.data import as_source
-from vrpca.data.moments import column_moments
+from vrpca.data.first_pass import column_moments
+from vrpca.data.open import as_source
 from vrpca.errors import DataError
 
 pytestmark = pytest.mark.reference
-
-
-class Blocks:
-    """A source of given blocks, as files and clusters have them."""
-
-    def __init__(self, *blocks):
-        self.parts = blocks
-        self.shape = (sum(b.shape[0] for b in blocks), blocks[0].shape[1])
-        self.dtype = blocks[0].dtype
-        self.readings = 0
-
-    def blocks(self, rng=None):
-        self.readings += 1
-        start = 0
-        for block in self.parts:
-            yield start, block
-            start += block.shape[0]
-
-    def transposed(self):
-        raise AssertionError("moments do not ask for the transpose")
 
 
 def two_pass(X, weights=None):
