@@ -154,9 +154,9 @@ class MomentSum:
             return
         self.factor = other.factor if self.factor is None else self.factor
         ratio = self.factor / other.factor
-        self._merge_more(other)
         with np.errstate(over="ignore", invalid="ignore"):
-            self._merge_moments(other.total, other.mean * ratio, other.M2 * ratio**2)
+            self._merge_more(other)
+            self._merge_moments(other.total, other.mean * ratio, other.M2 * ratio * ratio)  # its square may overflow
 
     def _merge_more(self, other: Any) -> None:
         """Merge what a subclass sums up; the moments of the two are still apart."""

@@ -161,7 +161,7 @@ class GramSum(MomentSum):
         ratio = self.unit / other.unit
         delta, first = other.shift * ratio - self.shift, other.first * ratio
         along = np.outer(delta, first)
-        self.second += other.second * ratio**2 + along + along.T + other.total * np.outer(delta, delta)
+        self.second += other.second * ratio * ratio + along + along.T + other.total * np.outer(delta, delta)
         self.first += first + other.total * delta
 
     def _found(self) -> Gram | None:

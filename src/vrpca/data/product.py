@@ -150,7 +150,8 @@ class SampleProductSum(MomentSum):
     def _merge_more(self, other: SampleProductSum) -> None:
         if other.unit is not None:
             self.unit = other.unit if self.unit is None else self.unit
-            self.sum += other.sum * (self.unit / other.unit) ** 2
+            ratio = self.unit / other.unit
+            self.sum += other.sum * ratio * ratio
 
     def _found(self) -> SampleProduct | None:
         return None if self.unit is None else SampleProduct(self.W, self.sum, self.unit, self.centre)
