@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from data_cases import Blocks
 
 import vrpca
 from solvers.problems import ChunkedSource, assert_orthonormal, assert_true_answer, with_eigenvalues
+from vrpca.data.gram import GramSum
 from vrpca.data.open import as_source
 from vrpca.data.product import SampleProductSum
 from vrpca.data.view import Problem
@@ -46,6 +48,36 @@ def test_a_large_mean_cancels(mean, rng):
     X = (mean + rng.standard_normal((3000, 20)) * np.linspace(2, 1, 20)).astype(np.float32)
     view, pair = seen(X, rng.standard_normal((20, 4)).astype(np.float32), X[:200].astype(float).mean(axis=0), None)
     np.testing.assert_allclose(pair.U, view.gram() @ pair.W, atol=20 * np.finfo(np.float32).eps)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-170, 1e-150, 1e150])
+@pytest.mark.parametrize("center", [False, True])
+def test_numbers_of_any_size(center, size, rng):
+    """Also where the square of the unit, and that of the trace, leave double precision."""
+    X = with_eigenvalues(6000, 300, 0.9 ** np.arange(300))
+    found = vrpca.svd(X * size, 2, center=center, solver="accelerated", tol=1e-8, random_state=0, compute_u=False)
+    plain = vrpca.svd(X, 2, center=center, solver="accelerated", tol=1e-8, random_state=0, compute_u=False)
+    assert found.converged and found.n_passes == plain.n_passes and found.history[0].passes == pytest.approx(1.05)
+    np.testing.assert_allclose(found.s / size, plain.s, rtol=1e-8)
+
+
+@pytest.mark.parametrize("sizes", [(1.0, 1e-200, 1.0), (0.0, 1e-200, 1e-50), (1e200, 1.0, 1.0), (0.0, 1e200, 1.0)])
+@pytest.mark.parametrize("kind", ["product", "gram"])
+def test_first_rows_that_do_not_count(kind, sizes, rng):
+    """They set the scale of the moments, the next ones the unit of products: a finding is true, or there is none."""
+    blocks = [size * rng.standard_normal((100, 6)) for size in sizes]
+    weights = np.r_[np.zeros(100), np.ones(200)]
+    problem = Problem(Blocks(*blocks), weights, False, False, 1)
+    if kind == "product":
+        accumulator = SampleProductSum(np.eye(6)[:, :2].copy(), weights, True, 1, None, 0)
+    else:
+        accumulator = GramSum(6, weights, False, True, 1)
+    first_pass = problem.first_pass(accumulator)
+    view = problem.view(first_pass.moments)
+    found = view.receive(first_pass).found
+    if found is not None:
+        image = found.A[:, :2] if kind == "gram" else found.U
+        np.testing.assert_allclose(image, view.gram()[:, :2], atol=1e-14)
 
 
 def test_a_centre_that_is_far_off_is_not_used(rng):

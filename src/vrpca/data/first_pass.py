@@ -54,7 +54,19 @@ class Finding:
     def of_view(
         self, moments: Moments, col_scale: np.ndarray | None, trace: float, support: np.ndarray | None
     ) -> Finding | None:
-        """The finding in the terms of a view with this scale, trace and support; None where rounding has spoilt it."""
+        """The finding in the terms of a view; None where rounding has spoilt it.
+
+        Parameters
+        ----------
+        moments : Moments
+            Those of the same pass.
+        col_scale : numpy.ndarray or None
+            The view's column scale.
+        trace : float
+            ``tr A``, in the units of the moments: that of `moments.factor` times the data.
+        support : numpy.ndarray or None
+            Which columns of Z are not zero.
+        """
         return self
 
 

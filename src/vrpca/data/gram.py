@@ -72,7 +72,8 @@ class Gram(Finding):
         """Whether squares of a column that matters are near the smallest numbers of the data's type."""
         square = moments.variance if self.center else moments.second
         matters = square > (0.0 if scaled else 1e-14 * square.sum())
-        summed = square * (self.unit / moments.factor) ** 2
+        ratio = self.unit / moments.factor
+        summed = square * ratio * ratio
         return bool((summed[matters] < np.finfo(self.dtype).tiny / np.finfo(self.dtype).eps ** 2).any())
 
 

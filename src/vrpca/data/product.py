@@ -91,11 +91,11 @@ class SampleProduct(Finding):
         None where numbers overflow, where the centre was so far from the mean that the difference does not cancel, or
         where the block's vectors are dependent.
         """
-        W, U = self.W.astype(np.float64), self.sum / (self.unit**2 * moments.total)
+        ratio = self.unit / moments.factor  # the square of one of the two may overflow
+        W, U = self.W.astype(np.float64), self.sum / ratio / ratio / moments.total
         if self.centre is not None:
-            delta = moments.center - self.centre
-            rounding = (MEAN_ROUNDING * moments.center) ** 2
-            if (delta**2 > CANCELS * moments.variance / moments.factor**2 + rounding).any():
+            delta = moments.mean - self.centre * moments.factor
+            if (delta**2 > CANCELS * moments.variance + (MEAN_ROUNDING * moments.mean) ** 2).any():
                 return None
             U -= np.outer(delta, delta @ W)
         if support is not None:
