@@ -195,7 +195,7 @@ def read_first(source: Source, accumulator: MomentSum) -> FirstPass:
         trace = first.moments.second.sum()
     if np.isfinite(trace) and trace >= SAFE**-2:
         return first
-    factor = _power_of_two(source.reduce(LargestEntry()).result())
+    factor = _power_of_two(source.reduce(LargestEntry(accumulator.weights)).result())
     settings = (accumulator.weights, accumulator.about_zero, accumulator.n_threads)
     again = source.reduce(MomentSum(source.shape[1], *settings, factor)).result()
     return FirstPass(replace(again.moments, readings=3), None, first.rows_sampled)
@@ -207,10 +207,16 @@ def column_moments(source: Source, weights: np.ndarray | None, n_threads: int, *
 
 
 class LargestEntry:
-    """Accumulates the largest absolute entry; raises with its place where one is not finite."""
+    """Accumulates the largest absolute entry of rows that count; raises with its place where one is not finite.
 
-    def __init__(self) -> None:
-        self.largest = 0.0
+    Parameters
+    ----------
+    weights : numpy.ndarray or None
+        A weight for every row of the source. Rows without weight must be finite as well, but may be of any size.
+    """
+
+    def __init__(self, weights: np.ndarray | None = None) -> None:
+        self.weights, self.largest = weights, 0.0
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
@@ -223,6 +229,9 @@ class LargestEntry:
                 f"Input X contains {what} (row {start + row}, column {column}); it must hold finite numbers only. "
                 "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer)."
             )
+        if self.weights is not None:
+            counts = self.weights[start : start + X.shape[0]] > 0
+            values = values[np.repeat(counts, np.diff(X.indptr)) if sp.issparse(X) else counts]
         self.largest = max(self.largest, float(np.max(np.abs(values), initial=0.0)))
 
     def merge(self, other: LargestEntry) -> None:
