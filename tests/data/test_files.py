@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from vrpca.data.files import check_target, open_data, written_whole
-from vrpca.data.source import as_source
+from vrpca.data.open import as_source
 from vrpca.errors import DataError
 
 

@@ -1,28 +1,28 @@
-"""The product of a block with A in the reading of the moments, against A in full; the solver that starts from it."""
+"""The product of a block with A in the first pass, against A in full; the solver that starts from it."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from data_cases import Blocks
 
 import vrpca
 from solvers.problems import ChunkedSource, assert_orthonormal, assert_true_answer, with_eigenvalues
-from vrpca.data.moments import column_moments
-from vrpca.data.product import ProductWitness
-from vrpca.data.source import as_source
-from vrpca.data.view import make_view
+from vrpca.data.gram import GramSum
+from vrpca.data.open import as_source
+from vrpca.data.product import SampleProductSum
+from vrpca.data.view import Problem
 from vrpca.errors import DataError
-from vrpca.solvers.space import Space
+from vrpca.solvers.search_space import SearchSpace
 
 
 def seen(X, W, centre, weights, threads=2):
+    """The view, and the block with its image as the first pass finds them; or None."""
     source = as_source(X)
-    witness = ProductWitness(W, centre, threads, 0)
-    moments = column_moments(source, weights, threads, witness, about_zero=centre is None)
-    view = make_view(
-        source, moments, center=centre is not None, scale=False, weights=weights, transpose=False, n_threads=threads
-    )
-    return view, witness.pair(view, moments)
+    problem = Problem(source, weights, centre is not None, False, threads)
+    first_pass = problem.first_pass(SampleProductSum(W, weights, problem.about_zero, threads, centre, 0))
+    view = problem.view(first_pass.moments)
+    return view, view.receive(first_pass).found
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -36,7 +36,8 @@ def test_against_the_whole_matrix(center, factor, weighted, threads, dtype, rng)
     X[:, 9] = 3 * factor  # constant: no part of it is left by centring
     weights = rng.uniform(0, 2, 3000) if weighted else None
     centre = X[:200].astype(float).mean(axis=0) if center else None
-    view, (W, U) = seen(X, rng.standard_normal((30, 4)).astype(dtype), centre, weights, threads)
+    view, pair = seen(X, rng.standard_normal((30, 4)).astype(dtype), centre, weights, threads)
+    W, U = pair.W, pair.U
     assert W.dtype == U.dtype == dtype and (W[7] == 0).all() and ((W[9] == 0).all() or not center)
     assert_orthonormal(np.ascontiguousarray(W.T))
     np.testing.assert_allclose(U, view.gram() @ W, atol=10 * np.finfo(dtype).eps)
@@ -45,8 +46,38 @@ def test_against_the_whole_matrix(center, factor, weighted, threads, dtype, rng)
 @pytest.mark.parametrize("mean", [1e3, 1e5])
 def test_a_large_mean_cancels(mean, rng):
     X = (mean + rng.standard_normal((3000, 20)) * np.linspace(2, 1, 20)).astype(np.float32)
-    view, (W, U) = seen(X, rng.standard_normal((20, 4)).astype(np.float32), X[:200].astype(float).mean(axis=0), None)
-    np.testing.assert_allclose(U, view.gram() @ W, atol=20 * np.finfo(np.float32).eps)
+    view, pair = seen(X, rng.standard_normal((20, 4)).astype(np.float32), X[:200].astype(float).mean(axis=0), None)
+    np.testing.assert_allclose(pair.U, view.gram() @ pair.W, atol=20 * np.finfo(np.float32).eps)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-170, 1e-150, 1e150])
+@pytest.mark.parametrize("center", [False, True])
+def test_numbers_of_any_size(center, size, rng):
+    """Also where the square of the unit, and that of the trace, leave double precision."""
+    X = with_eigenvalues(6000, 300, 0.9 ** np.arange(300))
+    found = vrpca.svd(X * size, 2, center=center, solver="accelerated", tol=1e-8, random_state=0, compute_u=False)
+    plain = vrpca.svd(X, 2, center=center, solver="accelerated", tol=1e-8, random_state=0, compute_u=False)
+    assert found.converged and found.n_passes == plain.n_passes and found.history[0].passes == pytest.approx(1.05)
+    np.testing.assert_allclose(found.s / size, plain.s, rtol=1e-8)
+
+
+@pytest.mark.parametrize("sizes", [(1.0, 1e-200, 1.0), (0.0, 1e-200, 1e-50), (1e200, 1.0, 1.0), (0.0, 1e200, 1.0)])
+@pytest.mark.parametrize("kind", ["product", "gram"])
+def test_first_rows_that_do_not_count(kind, sizes, rng):
+    """They set the scale of the moments, the next ones the unit of products: a finding is true, or there is none."""
+    blocks = [size * rng.standard_normal((100, 6)) for size in sizes]
+    weights = np.r_[np.zeros(100), np.ones(200)]
+    problem = Problem(Blocks(*blocks), weights, False, False, 1)
+    if kind == "product":
+        accumulator = SampleProductSum(np.eye(6)[:, :2].copy(), weights, True, 1, None, 0)
+    else:
+        accumulator = GramSum(6, weights, False, True, 1)
+    first_pass = problem.first_pass(accumulator)
+    view = problem.view(first_pass.moments)
+    found = view.receive(first_pass).found
+    if found is not None:
+        image = found.A[:, :2] if kind == "gram" else found.U
+        np.testing.assert_allclose(image, view.gram()[:, :2], atol=1e-14)
 
 
 def test_a_centre_that_is_far_off_is_not_used(rng):
@@ -87,9 +118,11 @@ def test_columns_that_the_sample_does_not_show():
 
 def test_restarts_are_independent(monkeypatch):
     """Only the first run begins with the product that was made on the way."""
-    images = []
-    expand = Space.expand
-    monkeypatch.setattr(Space, "expand", lambda space, Z, known=None: (images.append(known), expand(space, Z, known)))
+    known = []
+    expand = SearchSpace.expand
+    monkeypatch.setattr(
+        SearchSpace, "expand", lambda space, Z, images=None: (known.append(images), expand(space, Z, images))
+    )
     X = with_eigenvalues(6000, 300, 0.9 ** np.arange(300))
     assert vrpca.svd(X, 2, solver="accelerated", tol=1e-8, restarts=2, random_state=0, compute_u=False).converged
-    assert sum(known is not None for known in images) == 1
+    assert sum(images is not None for images in known) == 1

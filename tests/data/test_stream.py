@@ -8,10 +8,10 @@ import scipy.sparse as sp
 
 import vrpca
 from solvers.problems import assert_orthonormal, assert_true_answer, suboptimality, transformed, with_singular_values
-from vrpca.data.moments import column_moments
-from vrpca.data.rowmap import RowMap
-from vrpca.data.source import as_source
-from vrpca.data.stream import Stream, StreamWitness
+from vrpca.data.first_pass import read_first
+from vrpca.data.open import as_source
+from vrpca.data.row_map import RowMap
+from vrpca.data.stream import Stream, StreamSum
 
 DTYPES = (np.float32, np.float64)
 
@@ -22,11 +22,11 @@ def missed(basis, Z, k):
     return 1 - (np.linalg.svd(Z @ Q, compute_uv=False)[:k] ** 2).sum() / (s[:k] ** 2).sum()
 
 
-def witnessed(X, columns, center, weights=None, seed=0):
-    stream = Stream(columns)
-    witness = StreamWitness(stream, center, np.random.default_rng(seed))
-    column_moments(as_source(X), weights, 1, witness)
-    return stream.basis()
+def streamed(X, width, center, weights=None, seed=0):
+    """The basis as the first pass finds it."""
+    source = as_source(X)
+    accumulator = StreamSum(source.shape[1], width, weights, center, 1, np.random.default_rng(seed))
+    return read_first(source, accumulator).found.vectors
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -36,7 +36,7 @@ def test_exact_where_the_rank_is_no_larger(n, rank, dtype):
     rank = min(n, rank)
     X = with_singular_values(n, 40, 0.7 ** np.arange(rank)).astype(dtype)
     stream = Stream(8)
-    stream.see(X, RowMap())
+    stream.add(X, RowMap(X.dtype))
     basis = stream.basis()
     eps = np.finfo(dtype).eps
     assert basis.dtype == dtype and basis.flags.c_contiguous and rank <= basis.shape[1] <= 8
@@ -53,7 +53,7 @@ def test_close_to_optimal_otherwise(spectrum, dtype):
     s = 0.9 ** np.arange(100) if spectrum == "geometric" else 1 / np.sqrt(np.arange(1, 101))
     X = with_singular_values(2000, 100, s).astype(dtype)
     stream = Stream(33)
-    stream.see(X, RowMap())
+    stream.add(X, RowMap(X.dtype))
     assert missed(stream.basis(), X.astype(float), 3) < (1e-3 if spectrum == "geometric" else 0.02)
 
 
@@ -62,7 +62,8 @@ def test_close_to_optimal_otherwise(spectrum, dtype):
 def test_dense_and_sparse_rows_are_the_same(parts, dtype, rng):
     X = (rng.standard_normal((150, 30)) * (rng.random((150, 30)) < 0.2)).astype(dtype)
     s, m, a, b = rng.uniform(0.5, 2, 30), rng.standard_normal(30), rng.uniform(0.2, 2, 150), rng.uniform(-1, 1, 150)
-    row_map = RowMap(*(part if name in parts else None for name, part in zip("smab", (s, m, a, b), strict=True)))
+    used = (part if name in parts else None for name, part in zip("smab", (s, m, a, b), strict=True))
+    row_map = RowMap(X.dtype, *used, unit=2.0)
     Z = X.astype(float)
     Z = Z * s if "s" in parts else Z
     if "m" in parts:
@@ -71,7 +72,7 @@ def test_dense_and_sparse_rows_are_the_same(parts, dtype, rng):
     results = []
     for rows in (X, sp.csr_array(X)):
         stream = Stream(30)  # all of it: B^T B = Z^T Z
-        stream.see(rows, row_map, 2.0)
+        stream.add(rows, row_map)
         results.append(stream.B.T.astype(float) @ stream.B)
     for found in results:
         np.testing.assert_allclose(found, Z.T @ Z, atol=100 * np.finfo(dtype).eps * np.linalg.norm(Z) ** 2)
@@ -80,12 +81,12 @@ def test_dense_and_sparse_rows_are_the_same(parts, dtype, rng):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_witness_of_the_moments(sparse, weighted, dtype, rng):
+def test_along_with_the_moments(sparse, weighted, dtype, rng):
     X = (rng.standard_normal((4000, 6)) * [5, 4, 3, 2, 2, 2] @ rng.standard_normal((6, 60))).astype(dtype)
     X += rng.standard_normal(X.shape).astype(dtype)
     X[rng.random(X.shape) < 0.5] = 0
     weights = rng.uniform(0, 3, 4000) if weighted else None
-    basis = witnessed(sp.csr_array(X) if sparse else X, 33, True, weights)
+    basis = streamed(sp.csr_array(X) if sparse else X, 33, True, weights)
     assert basis.shape == (60, 33) and basis.dtype == dtype
     assert missed(basis, transformed(X, True, weights=weights), 3) < 0.01
 
@@ -94,7 +95,7 @@ def test_a_witness_of_the_moments(sparse, weighted, dtype, rng):
 def test_a_large_mean_and_rows_in_order_of_class(dtype, rng):
     classes = np.repeat(rng.standard_normal((5, 80)) * 3, 4000, axis=0)
     X = (1000 + classes + rng.standard_normal((20000, 80))).astype(dtype)
-    basis = witnessed(X, 33, True)
+    basis = streamed(X, 33, True)
     assert missed(basis, transformed(X, True), 3) < 0.02
 
 
@@ -111,7 +112,7 @@ def test_numbers_of_any_size(sparse, center, dtype, size, rng):
     X = (X * size).astype(dtype)
     X = sp.csr_array(X) if sparse else X
     if center is False or not sparse:
-        assert missed(witnessed(X, 33, center), Z, 3) < 0.01
+        assert missed(streamed(X, 33, center), Z, 3) < 0.01
     found = vrpca.svd(X, 3, center=center, solver="accelerated", cost="passes", tol=1e-6, random_state=0)
     assert found.converged
     assert suboptimality(Z, found.Vt) < 1e-6
@@ -123,19 +124,19 @@ def test_numbers_too_large_to_be_squared(sparse, rng):
     """Small rows first: what comes then overflows, and the stream says that it has nothing."""
     X = with_singular_values(600, 300, 0.8 ** np.arange(300)).astype(np.float32)
     stream = Stream(20)
-    stream.see(X[:100], RowMap())
+    stream.add(X[:100], RowMap(X.dtype))
     assert stream.basis() is not None
     with np.errstate(over="ignore", invalid="ignore"):
-        stream.see((sp.csr_array(X) if sparse else X)[100:] * np.float32(1e25), RowMap())
+        stream.add((sp.csr_array(X) if sparse else X)[100:] * np.float32(1e25), RowMap(X.dtype))
     assert stream.broken and stream.basis() is None
-    stream.see(X[:100], RowMap())
+    stream.add(X[:100], RowMap(X.dtype))
     assert stream.basis() is None  # once broken, for good
 
 
 def test_no_rows_give_no_basis():
     assert Stream(3).basis() is None
     stream = Stream(3)
-    stream.see(np.zeros((10, 5)), RowMap())
+    stream.add(np.zeros((10, 5)), RowMap(np.dtype(float)))
     assert stream.basis().shape == (5, 0)
 
 

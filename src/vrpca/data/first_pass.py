@@ -58,7 +58,19 @@ class Finding:
     def of_view(
         self, moments: Moments, col_scale: np.ndarray | None, trace: float, support: np.ndarray | None
     ) -> Finding | None:
-        """The finding in the terms of a view with this scale, trace and support; None where rounding has spoilt it."""
+        """The finding in the terms of a view; None where rounding has spoilt it.
+
+        Parameters
+        ----------
+        moments : Moments
+            Those of the same pass.
+        col_scale : numpy.ndarray or None
+            The view's column scale.
+        trace : float
+            ``tr A``, in the units of the moments: that of `moments.factor` times the data.
+        support : numpy.ndarray or None
+            Which columns of Z are not zero.
+        """
         return self
 
 
@@ -158,9 +170,9 @@ class MomentSum:
             return
         self.factor = other.factor if self.factor is None else self.factor
         ratio = self.factor / other.factor
-        self._merge_more(other)
         with np.errstate(over="ignore", invalid="ignore"):
-            self._merge_moments(other.total, other.mean * ratio, other.M2 * ratio**2)
+            self._merge_more(other)
+            self._merge_moments(other.total, other.mean * ratio, other.M2 * ratio * ratio)  # its square may overflow
 
     def _merge_more(self, other: Any) -> None:
         """Merge what a subclass sums up; the moments of the two are still apart."""
@@ -187,7 +199,7 @@ def read_first(source: Source, accumulator: MomentSum) -> FirstPass:
         trace = first.moments.second.sum()
     if np.isfinite(trace) and trace >= SAFE**-2:
         return first
-    factor = _power_of_two(source.reduce(LargestEntry()).result())
+    factor = _power_of_two(source.reduce(LargestEntry(accumulator.weights)).result())
     settings = (accumulator.weights, accumulator.about_zero, accumulator.n_threads)
     again = source.reduce(MomentSum(source.shape[1], *settings, factor)).result()
     return FirstPass(replace(again.moments, readings=3), None, first.rows_sampled)
@@ -199,10 +211,16 @@ def column_moments(source: Source, weights: np.ndarray | None, n_threads: int, *
 
 
 class LargestEntry:
-    """Accumulates the largest absolute entry; raises with its place where one is not finite."""
+    """Accumulates the largest absolute entry of rows that count; raises with its place where one is not finite.
 
-    def __init__(self) -> None:
-        self.largest = 0.0
+    Parameters
+    ----------
+    weights : numpy.ndarray or None
+        A weight for every row of the source. Rows without weight must be finite as well, but may be of any size.
+    """
+
+    def __init__(self, weights: np.ndarray | None = None) -> None:
+        self.weights, self.largest = weights, 0.0
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
@@ -215,6 +233,9 @@ class LargestEntry:
                 f"Input X contains {what} (row {start + row}, column {column}); it must hold finite numbers only. "
                 "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer)."
             )
+        if self.weights is not None:
+            counts = self.weights[start : start + X.shape[0]] > 0
+            values = values[np.repeat(counts, np.diff(X.indptr)) if sp.issparse(X) else counts]
         self.largest = max(self.largest, float(np.max(np.abs(values), initial=0.0)))
 
     def merge(self, other: LargestEntry) -> None:
@@ -276,11 +297,11 @@ class SampleProduct(Finding):
         None where numbers overflow, where the centre was so far from the mean that the difference does not cancel, or
         where the block's vectors are dependent.
         """
-        W, U = self.W.astype(np.float64), self.sum / (self.unit**2 * moments.total)
+        ratio = self.unit / moments.factor  # the square of one of the two may overflow
+        W, U = self.W.astype(np.float64), self.sum / ratio / ratio / moments.total
         if self.centre is not None:
-            delta = moments.center - self.centre
-            rounding = (MEAN_ROUNDING * moments.center) ** 2
-            if (delta**2 > CANCELS * moments.variance / moments.factor**2 + rounding).any():
+            delta = moments.mean - self.centre * moments.factor
+            if (delta**2 > CANCELS * moments.variance + (MEAN_ROUNDING * moments.mean) ** 2).any():
                 return None
             U -= np.outer(delta, delta @ W)
         if support is not None:
@@ -335,7 +356,8 @@ class SampleProductSum(MomentSum):
     def _merge_more(self, other: SampleProductSum) -> None:
         if other.unit is not None:
             self.unit = other.unit if self.unit is None else self.unit
-            self.sum += other.sum * (self.unit / other.unit) ** 2
+            ratio = self.unit / other.unit
+            self.sum += other.sum * ratio * ratio
 
     def _found(self) -> SampleProduct | None:
         return None if self.unit is None else SampleProduct(self.W, self.sum, self.unit, self.centre)

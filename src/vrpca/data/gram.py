@@ -71,7 +71,8 @@ class ProvisionalSums(Finding):
         """Whether squares of a column that matters are near the smallest numbers of the data's type."""
         square = moments.variance if self.center else moments.second
         matters = square > (0.0 if scaled else 1e-14 * square.sum())
-        summed = square * (self.unit / moments.factor) ** 2
+        ratio = self.unit / moments.factor
+        summed = square * ratio * ratio
         return bool((summed[matters] < np.finfo(self.dtype).tiny / np.finfo(self.dtype).eps ** 2).any())
 
 
@@ -160,7 +161,7 @@ class GramSum(MomentSum):
         ratio = self.unit / other.unit
         delta, first = other.shift * ratio - self.shift, other.first * ratio
         along = np.outer(delta, first)
-        self.second += other.second * ratio**2 + along + along.T + other.total * np.outer(delta, delta)
+        self.second += other.second * ratio * ratio + along + along.T + other.total * np.outer(delta, delta)
         self.first += first + other.total * delta
 
     def _found(self) -> ProvisionalSums | None:

@@ -75,7 +75,7 @@ def _block_after_block(source: Source, m: int, rng: np.random.Generator, norms: 
         done += share
         cumulative = None if inside is None else np.cumsum(inside)
         # A block that had to be fetched was read whole, and once, however many of its rows were drawn.
-        yield Draw(where, X, np.zeros(0, np.int64), share if length == n else length)
+        yield Draw(where, X, np.zeros(0, np.int64), share if source.block is not None else length)
         for at in range(0, share, DRAWN_AT_ONCE):
             yield Draw(where, X, _numbers(length, cumulative, min(DRAWN_AT_ONCE, share - at), rng), 0)
 
@@ -124,7 +124,7 @@ def sample_rows(source: Source, rows: int, rng: np.random.Generator) -> tuple[np
     for start, X in source.blocks(rng) if source.block is None else [(0, source.block)]:
         if X.shape[0] == n:
             index = np.sort(rng.choice(n, rows, replace=False))
-            return index, X[index], rows
+            return index, X[index], rows if source.block is not None else n
         numbers.append(np.arange(start, start + X.shape[0]))
         parts.append(X)
         fetched += X.shape[0]

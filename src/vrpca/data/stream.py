@@ -119,9 +119,16 @@ class StreamSum(MomentSum):
         self.stream.add(X, RowMap(X.dtype, None, mean, root, None, self.unit))
 
     def _merge_more(self, other: StreamSum) -> None:
-        if other.unit is not None:
-            self.unit = other.unit if self.unit is None else self.unit
-            self.stream.merge(other.stream, self.unit / other.unit)
+        """Take in the other vectors; and the difference of the two means, since each was centred by its own."""
+        if other.unit is None:
+            return
+        self.unit = other.unit if self.unit is None else self.unit
+        self.stream.merge(other.stream, self.unit / other.unit)
+        if self.center and self.total > 0 and self.stream.B is not None:
+            weight = self.total * (other.total / (self.total + other.total))
+            apart = np.sqrt(weight) * (other.running_mean - self.running_mean)
+            row = apart[None].astype(self.stream.B.dtype)
+            self.stream.add(row, RowMap(row.dtype, unit=self.unit))
 
     def _found(self) -> Basis | None:
         basis = self.stream.basis()

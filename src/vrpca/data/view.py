@@ -183,7 +183,9 @@ class View:
         """The first pass with what it found in the terms of this view."""
         found, moments = first_pass.found, first_pass.moments
         if found is not None:
-            found = found.of_view(moments, self.map.col_scale, self.trace, self.support)
+            trace = (self.frobenius * moments.factor) ** 2 / self.n
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = found.of_view(moments, self.map.col_scale, trace, self.support)
         return replace(first_pass, found=found)
 
     def product(self, W: np.ndarray, P: np.ndarray | None = None, out: np.ndarray | None = None) -> np.ndarray:

@@ -109,7 +109,7 @@ def squares(rows: Rows, weight: Array | None, factor: float, threads: int) -> tu
     total = np.zeros(d)
     for i in range(n):
         x = factor * (rows.X[[i]].toarray()[0] if sp.issparse(rows.X) else rows.X[i]).astype(float)
-        total += w[i] * x**2
+        total += w[i] * x * x  # a row without weight may be too large to be squared
     return float(w.sum()), total
 
 

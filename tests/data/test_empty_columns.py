@@ -6,9 +6,10 @@ import scipy.sparse as sp
 
 import vrpca
 from helpers import eps, sparse_matrix
-from vrpca.data import as_source
-from vrpca.data.compact import compacted, put_back
-from vrpca.data.moments import column_moments
+from vrpca.data.open import as_source
+from vrpca.data.view import Problem
+from vrpca.decomposition import VECTORS, _put_back, _without_empty_columns
+from vrpca.options import Options
 
 pytestmark = pytest.mark.reference
 
@@ -30,36 +31,40 @@ def test_what_is_left_is_the_matrix_without_its_empty_columns(fmt, index, dtype,
     wide.indices, wide.indptr = wide.indices.astype(index), wide.indptr.astype(index)
     before = [part.copy() for part in (wide.data, wide.indices, wide.indptr)]
     source = as_source(wide)
-    moments = column_moments(source, None, 1)
-    smaller, its_moments, kept = compacted(source, moments, 2, 2)
+    smaller, kept = source.without_empty_columns(VECTORS * 2 * source.dtype.itemsize)
     np.testing.assert_array_equal(kept, places)
-    assert smaller.shape == (40, 12) and smaller.dtype == source.dtype
+    assert smaller.shape == (40, 12) and smaller.dtype == source.dtype and smaller.entries == source.entries
     for start, block in smaller.blocks():
         np.testing.assert_array_equal(block.toarray(), X[start : start + block.shape[0]])
-    np.testing.assert_array_equal(its_moments.mean, moments.mean[places])
-    np.testing.assert_array_equal(its_moments.variance, moments.variance[places])
     for part, old in zip((wide.data, wide.indices, wide.indptr), before, strict=True):
         np.testing.assert_array_equal(part, old)
 
 
 @pytest.mark.parametrize(
     ("fmt", "d", "width", "pays"),
-    [("csr", 120, 1, False), ("csr", 120, 50, True), ("csr", 20000, 1, True), ("csc", 120, 1, True)],
+    [
+        ("csr", 120, 1, False),
+        ("csr", 120, 6, False),  # it would pay, but looking whether it does costs a third of what it may save at most
+        ("csr", 120, 50, True),
+        ("csr", 25, 50, False),
+        ("csr", 20000, 1, True),
+        ("csc", 120, 1, True),
+        ("csc", 22, 1, False),
+    ],
 )
 def test_it_is_done_where_it_saves_more_than_it_takes(fmt, d, width, pays, rng):
     """A copy of about 4800 indices against 5 vectors, or 5 blocks, of as many floats as there are empty columns."""
     wide, _ = spread(sparse_matrix(600, 20, 0.4, rng), d, rng)
     source = as_source(wide.asformat(fmt))
-    *_, kept = compacted(source, column_moments(source, None, 1), 1, width)
-    assert (kept is not None) == pays
+    smaller, kept = source.without_empty_columns(VECTORS * width * source.dtype.itemsize)
+    assert (kept is not None) == (smaller is not source) == pays
 
 
 def test_it_is_not_done_where_too_few_columns_would_be_left(rng):
     wide, _ = spread(sparse_matrix(60, 5, 0.6, rng), 3000, rng)
-    source = as_source(wide)
-    moments = column_moments(source, None, 1)
-    assert compacted(source, moments, 5, 7)[2] is not None
-    assert compacted(source, moments, 6, 7)[2] is None
+    source, options = as_source(wide), Options(oversample=2)
+    assert len(_without_empty_columns(source, options, 5)[1]) == 5
+    assert _without_empty_columns(source, options, 6) == (source, None)
     found = vrpca.svd(wide, 8, random_state=0)
     assert found.Vt.shape == (8, 3000)
     np.testing.assert_allclose(found.Vt @ found.Vt.T, np.eye(8), atol=1e-12)
@@ -69,7 +74,7 @@ def test_dense_data_stay_as_they_are(rng):
     X = np.zeros((30, 500))
     X[:, :5] = rng.standard_normal((30, 5))
     source = as_source(X)
-    assert compacted(source, column_moments(source, None, 1), 1, 1)[0] is source
+    assert source.without_empty_columns(np.inf) == (source, None)
 
 
 def test_stored_zeros_count_as_entries(rng):
@@ -78,15 +83,35 @@ def test_stored_zeros_count_as_entries(rng):
         (np.append(wide.data, 0.0), np.append(wide.indices, 999), np.append(wide.indptr[:-1], wide.nnz + 1)),
         shape=wide.shape,
     )
-    source = as_source(wide)
-    smaller, _, kept = compacted(source, column_moments(source, None, 1), 1, 1)
+    smaller, kept = as_source(wide).without_empty_columns(VECTORS * 8)
     assert kept[-1] == 999 and smaller.shape[1] == len(kept)
 
 
 def test_put_back():
     Vt = np.array([[1, 2], [3, 4]], np.float32)
-    np.testing.assert_array_equal(put_back(Vt, np.array([1, 3]), 5), [[0, 1, 0, 2, 0], [0, 3, 0, 4, 0]])
-    assert put_back(Vt, None, 2) is Vt
+    full = _put_back(Vt, np.array([1, 3]), 5, 0.0)
+    assert full.dtype == Vt.dtype
+    np.testing.assert_array_equal(full, [[0, 1, 0, 2, 0], [0, 3, 0, 4, 0]])
+    np.testing.assert_array_equal(_put_back(Vt[0], np.array([1, 3]), 5, 1.0), [1, 1, 1, 2, 1])
+    assert _put_back(Vt, None, 2, 0.0) is Vt
+
+
+@pytest.mark.parametrize("fmt", ["csr", "csc"])
+def test_they_are_left_out_before_the_first_pass(fmt, monkeypatch, rng):
+    """What the first pass sums up has no room for them, and means and deviations are put back as those of zeros."""
+    wide, places = spread(sparse_matrix(60, 5, 0.6, rng), 3000, rng)
+    lengths = []
+    first_pass = Problem.first_pass
+    monkeypatch.setattr(
+        Problem,
+        "first_pass",
+        lambda problem, accumulator=None: lengths.append(problem.source.shape[1]) or first_pass(problem, accumulator),
+    )
+    found = vrpca.pca(wide.asformat(fmt), 2, scale=True, random_state=0)
+    assert lengths == [5]
+    assert found.mean.shape == found.scale.shape == (3000,)
+    assert not np.delete(found.mean, places).any() and (np.delete(found.scale, places) == 1).all()
+    np.testing.assert_allclose(found.mean, wide.mean(axis=0), atol=1e-15)
 
 
 @pytest.mark.parametrize("fmt", ["csr", "csc", "csr int16"])
@@ -116,6 +141,7 @@ def test_the_answer_is_that_of_the_columns_with_entries(fmt, n, d, center, scale
             if getattr(plain, name) is not None:
                 np.testing.assert_allclose(getattr(found, name)[places], getattr(plain, name), atol=1e-12)
                 assert getattr(found, name).shape == (4000,)
+                assert (np.delete(getattr(found, name), places) == (name == "scale")).all()
 
 
 def test_a_fraction_of_the_variance(rng):

@@ -1,39 +1,23 @@
-"""Means and variances in one reading, against two readings in double precision; and entries that are not finite."""
+"""The first pass: means and variances in one reading, against two in double precision; entries that are not finite."""
 
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from data_cases import Blocks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import eps, sparse_matrix
-from vrpca.data import as_source
-from vrpca.data.moments import column_moments
+from vrpca.data.first_pass import FirstPass, LargestEntry, Moments, MomentSum, column_moments, read_first
+from vrpca.data.gram import Gram, GramSum, Matrix
+from vrpca.data.open import as_source
+from vrpca.data.product import Pair, SampleProductSum
+from vrpca.data.stream import Basis, StreamSum
 from vrpca.errors import DataError
 
 pytestmark = pytest.mark.reference
-
-
-class Blocks:
-    """A source of given blocks, as files and clusters have them."""
-
-    def __init__(self, *blocks):
-        self.parts = blocks
-        self.shape = (sum(b.shape[0] for b in blocks), blocks[0].shape[1])
-        self.dtype = blocks[0].dtype
-        self.readings = 0
-
-    def blocks(self, rng=None):
-        self.readings += 1
-        start = 0
-        for block in self.parts:
-            yield start, block
-            start += block.shape[0]
-
-    def transposed(self):
-        raise AssertionError("moments do not ask for the transpose")
 
 
 def two_pass(X, weights=None):
@@ -145,6 +129,22 @@ def test_a_weightless_outlier_in_the_first_row_costs_no_accuracy(fmt, rng):
     np.testing.assert_allclose(found.variance, variance, rtol=1e-10)
 
 
+@pytest.mark.parametrize(("fmt", "about_zero"), [("dense", False), ("dense", True), ("csr", False)])
+@pytest.mark.parametrize("size", [1e-200, 1e200, 1e300])
+def test_rows_without_weight_do_not_set_the_scale(size, about_zero, fmt, rng):
+    """Relative to them, all that counts may be too small to be squared, or too large."""
+    X = rng.standard_normal((60, 3))
+    X[[0, 1, 30]] *= size
+    weights = np.ones(60)
+    weights[[0, 1, 30]] = 0
+    parts = (X[:20], X[20:40], X[40:])
+    source = Blocks(*(map(sp.csr_array, parts) if fmt == "csr" else parts))
+    found = column_moments(source, weights, 1, about_zero=about_zero)
+    _, mean, variance = two_pass(X[weights > 0])
+    np.testing.assert_allclose(found.second / found.factor**2, variance + mean**2, rtol=1e-12)
+    assert found.readings == source.readings
+
+
 def test_one_row():
     found = column_moments(as_source(np.array([[3.0, -4.0]])), None, 1)
     assert found.total == 1 and found.factor == 1
@@ -245,3 +245,62 @@ def test_not_finite_in_a_weighted_row(fmt, about_zero, weight, rng):
     X[4, 1], weights[4] = np.nan, weight
     with pytest.raises(DataError, match=r"row 4, column 1"):
         column_moments(as_source(X if fmt == "dense" else sp.csr_array(X)), weights, 1, about_zero=about_zero)
+
+
+# ------------------------------------------------------------------------------------------------ what is found besides
+
+
+def gram_sum(d):
+    return GramSum(d, None, False, True, 1)
+
+
+def test_a_finding_comes_with_the_moments_in_one_reading(rng):
+    source = Blocks(*rng.standard_normal((4, 10, 3)))
+    found = read_first(source, gram_sum(3))
+    assert isinstance(found.found, Gram) and found.moments.readings == source.readings == 1
+    assert read_first(source, MomentSum(3, None, True, 1)).found is None
+
+
+@pytest.mark.parametrize("sizes", [(1e-200, 1.0), (1.0, 1e200)])
+def test_a_finding_is_dropped_where_the_data_have_to_be_read_again(sizes, rng):
+    """Its numbers are as bad as the moments were."""
+    source = Blocks(*(size * rng.standard_normal((10, 3)) for size in sizes))
+    found = read_first(source, gram_sum(3))
+    assert found.found is None and found.moments.readings == source.readings == 3
+
+
+def test_rows_that_prepared_the_pass_are_counted(rng):
+    for size in (1.0, 1e200):  # read once, and read again
+        source = Blocks(rng.standard_normal((10, 3)), size * rng.standard_normal((10, 3)))
+        assert read_first(source, SampleProductSum(np.eye(3)[:, :1].copy(), None, True, 1, None, 7)).rows_sampled == 7
+
+
+def test_accumulators_choose_the_order_of_the_blocks(rng):
+    """Those with a generator see blocks at random, the others in order."""
+    starts = {}
+    for name, accumulator in (("stream", StreamSum(3, 2, None, True, 1, rng)), ("gram", gram_sum(3))):
+        seen = starts.setdefault(name, [])
+        add = accumulator.add
+        accumulator.add = lambda start, X, add=add, seen=seen: (seen.append(start), add(start, X))
+        read_first(Blocks(*np.ones((20, 5, 3))), accumulator)
+    assert starts["gram"] == list(range(0, 100, 5)) == sorted(starts["stream"]) != starts["stream"]
+
+
+def test_another_start_is_independent_of_what_was_found_at_random():
+    moments = Moments(3.0, np.zeros(2), np.ones(2), 1.0)
+    exact = FirstPass(moments, Matrix(np.eye(2) / 2), 4)
+    assert exact.without_start() is exact
+    for found in (Basis(np.eye(2)), Pair(np.eye(2), np.eye(2))):
+        again = FirstPass(moments, found, 4).without_start()
+        assert again.found is None and again.moments is moments and again.rows_sampled == 4
+    nothing = FirstPass(moments)
+    assert nothing.without_start() is nothing
+
+
+def test_the_largest_entry(rng):
+    X = rng.standard_normal((50, 4))
+    X[31, 2] = -7
+    for source in (Blocks(X[:20], X[20:]), Blocks(sp.csr_array(X[:20]), sp.csr_array(X[20:]))):
+        assert source.reduce(LargestEntry()).result() == 7
+        counts = (np.arange(50) != 31).astype(float)
+        assert source.reduce(LargestEntry(counts)).result() == np.abs(np.delete(X, 31, axis=0)).max()
