@@ -112,7 +112,7 @@ def check_blocks(source, expected):
             count[start : start + X.shape[0]] += 1
             starts.append(start)
         assert (count == 1).all()
-        assert len(starts) == 1 or not source.whole
+        assert len(starts) == 1 or source.block is None
         if rng is None:
             assert starts == sorted(starts)
     if source.gather_rows:

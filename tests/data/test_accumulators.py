@@ -12,12 +12,11 @@ from data_cases import Blocks
 
 import vrpca
 from helpers import densify, eps, random_orthonormal, sine
-from vrpca.data.first_pass import LargestEntry, MomentSum, column_moments, read_first
+from vrpca.data.first_pass import LargestEntry, MomentSum, SampleProductSum, column_moments, read_first
 from vrpca.data.gram import GramSum, SquareSum
-from vrpca.data.product import ProductSum, SampleProductSum
 from vrpca.data.row_map import RowMap
 from vrpca.data.stream import MappedStream, StreamSum
-from vrpca.data.view import RowNorms
+from vrpca.data.view import KernelRows, ProductSum, RowNorms
 from vrpca.errors import DataError
 
 pytestmark = pytest.mark.reference
@@ -130,12 +129,14 @@ ACCUMULATORS = {
     ),
     "ProductSum": (
         lambda data: ProductSum(
-            data.row_map, np.ascontiguousarray(random_orthonormal(D, 4, np.random.default_rng(4)), data.dtype), 2
+            KernelRows(data.row_map),
+            np.ascontiguousarray(random_orthonormal(D, 4, np.random.default_rng(4)), data.dtype),
+            2,
         ),
         lambda U, data: {"U": U},
     ),
     "SquareSum": (lambda data: SquareSum(data.row_map, D, True, 2), lambda square, data: {"square": square}),
-    "RowNorms": (lambda data: RowNorms(data.row_map, TALL), lambda norms, data: {"norms": norms}),
+    "RowNorms": (lambda data: RowNorms(KernelRows(data.row_map), TALL), lambda norms, data: {"norms": norms}),
 }
 
 
@@ -223,12 +224,12 @@ def test_the_products_of_rows_merge_as_well():
     data = make_data("dense", np.float64, True, True, "alike")
     W = random_orthonormal(D, 4, np.random.default_rng(4)).copy()
     P, out = np.zeros((TALL, 4)), np.full((D, 4), np.nan)
-    whole = fed(ProductSum(data.row_map, W, 2, np.zeros((TALL, 4))), data.blocks)
+    whole = fed(ProductSum(KernelRows(data.row_map), W, 2, np.zeros((TALL, 4))), data.blocks)
     for way in WAYS:
-        found = way(ProductSum(data.row_map, W, 2, np.zeros((TALL, 4))), data.blocks)
+        found = way(ProductSum(KernelRows(data.row_map), W, 2, np.zeros((TALL, 4))), data.blocks)
         np.testing.assert_allclose(found.result(), whole.result(), rtol=1e-12)
         np.testing.assert_array_equal(found.P, whole.P)
-    mine = merged(ProductSum(data.row_map, W, 2, P, out), sent(whole))
+    mine = merged(ProductSum(KernelRows(data.row_map), W, 2, P, out), sent(whole))
     assert mine.result() is out
     np.testing.assert_array_equal(out, whole.result())
     np.testing.assert_array_equal(P, whole.P)

@@ -10,10 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import eps, sparse_matrix
-from vrpca.data.first_pass import FirstPass, LargestEntry, Moments, MomentSum, column_moments, read_first
-from vrpca.data.gram import Gram, GramSum, Matrix
+from vrpca.data.first_pass import (
+    FirstPass,
+    LargestEntry,
+    Moments,
+    MomentSum,
+    Pair,
+    SampleProductSum,
+    column_moments,
+    read_first,
+)
+from vrpca.data.gram import GramSum, Matrix, ProvisionalSums
 from vrpca.data.open import as_source
-from vrpca.data.product import Pair, SampleProductSum
 from vrpca.data.stream import Basis, StreamSum
 from vrpca.errors import DataError
 
@@ -257,7 +265,7 @@ def gram_sum(d):
 def test_a_finding_comes_with_the_moments_in_one_reading(rng):
     source = Blocks(*rng.standard_normal((4, 10, 3)))
     found = read_first(source, gram_sum(3))
-    assert isinstance(found.found, Gram) and found.moments.readings == source.readings == 1
+    assert isinstance(found.found, ProvisionalSums) and found.moments.readings == source.readings == 1
     assert read_first(source, MomentSum(3, None, True, 1)).found is None
 
 

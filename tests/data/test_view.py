@@ -44,7 +44,7 @@ def test_everything_a_view_computes_is_that_of_z(kind, center, scale, weighted, 
     np.testing.assert_allclose(norms, (Z**2).sum(1), rtol=0, atol=tol * n)
     assert norms.mean() == pytest.approx(1, abs=tol * n)
 
-    gram = view.gram()
+    gram = view.matrix()
     assert gram.dtype == np.float64
     np.testing.assert_allclose(gram, A, rtol=0, atol=tol)
     assert np.trace(gram) == pytest.approx(1, abs=tol)
@@ -61,7 +61,7 @@ def test_every_reading_is_counted(kind, rng):
     assert view.rows_read == 0
     view.product(W)
     assert view.rows_read == n and budget.passes == 1
-    view.gram()
+    view.matrix()
     assert view.rows_read == 2 * n
     assert not view.norms_known
     view.row_norms()
@@ -108,7 +108,7 @@ def test_a_large_mean_in_float32_is_taken_off_before_anything_is_rounded(mean, w
     W = np.ascontiguousarray(random_orthonormal(view.d, 3, rng), dtype=np.float32)
     np.testing.assert_allclose(view.product(W), Z.T @ (Z @ W) / len(Z), rtol=0, atol=1e-6)
     np.testing.assert_allclose(view.row_norms(), (Z**2).sum(1), rtol=1e-5)
-    np.testing.assert_allclose(view.gram(), Z.T @ Z / len(Z), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(view.matrix(), Z.T @ Z / len(Z), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("scale_by", [1e-150, 1e-100, 1e100, 1e150])
@@ -122,7 +122,7 @@ def test_the_scale_of_the_data_does_not_matter(fmt, scale_by, scale, rng):
     W = random_orthonormal(5, 2, rng).copy()
     np.testing.assert_allclose(view.product(W), Z.T @ (Z @ W) / 40, rtol=0, atol=1e-13)
     np.testing.assert_allclose(view.row_norms(), (Z**2).sum(1), rtol=1e-11)
-    np.testing.assert_allclose(view.gram(), Z.T @ Z / 40, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(view.matrix(), Z.T @ Z / 40, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("scale_by", [1e-25, 1e25])
@@ -161,7 +161,7 @@ def test_gram_of_sparse_data(density, center, scale, weighted, transpose, rng):
     X = sp.csr_array(sp.csr_array(sparse_matrix(300, 40, density, rng, np.float64)) + sp.eye_array(300, 40))
     weights = rng.uniform(0.5, 2, 300) if weighted else None
     views = [view_of(as_source(data), center, scale, weights, transpose, n_threads=2) for data in (X, X.toarray())]
-    np.testing.assert_allclose(views[0].gram(), views[1].gram(), atol=1e-13)
+    np.testing.assert_allclose(views[0].matrix(), views[1].matrix(), atol=1e-13)
 
 
 @pytest.mark.parametrize("kind", KINDS)

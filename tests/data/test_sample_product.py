@@ -8,9 +8,9 @@ from data_cases import Blocks
 
 import vrpca
 from solvers.problems import ChunkedSource, assert_orthonormal, assert_true_answer, with_eigenvalues
+from vrpca.data.first_pass import SampleProductSum
 from vrpca.data.gram import GramSum
 from vrpca.data.open import as_source
-from vrpca.data.product import SampleProductSum
 from vrpca.data.view import Problem
 from vrpca.errors import DataError
 from vrpca.solvers.search_space import SearchSpace
@@ -40,14 +40,14 @@ def test_against_the_whole_matrix(center, factor, weighted, threads, dtype, rng)
     W, U = pair.W, pair.U
     assert W.dtype == U.dtype == dtype and (W[7] == 0).all() and ((W[9] == 0).all() or not center)
     assert_orthonormal(np.ascontiguousarray(W.T))
-    np.testing.assert_allclose(U, view.gram() @ W, atol=10 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(U, view.matrix() @ W, atol=10 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("mean", [1e3, 1e5])
 def test_a_large_mean_cancels(mean, rng):
     X = (mean + rng.standard_normal((3000, 20)) * np.linspace(2, 1, 20)).astype(np.float32)
     view, pair = seen(X, rng.standard_normal((20, 4)).astype(np.float32), X[:200].astype(float).mean(axis=0), None)
-    np.testing.assert_allclose(pair.U, view.gram() @ pair.W, atol=20 * np.finfo(np.float32).eps)
+    np.testing.assert_allclose(pair.U, view.matrix() @ pair.W, atol=20 * np.finfo(np.float32).eps)
 
 
 @pytest.mark.parametrize("size", [1e-300, 1e-170, 1e-150, 1e150])
@@ -77,7 +77,7 @@ def test_first_rows_that_do_not_count(kind, sizes, rng):
     found = view.receive(first_pass).found
     if found is not None:
         image = found.A[:, :2] if kind == "gram" else found.U
-        np.testing.assert_allclose(image, view.gram()[:, :2], atol=1e-14)
+        np.testing.assert_allclose(image, view.matrix()[:, :2], atol=1e-14)
 
 
 def test_a_centre_that_is_far_off_is_not_used(rng):
