@@ -25,7 +25,6 @@ from vrpca.check import check as check_model
 from vrpca.data.files import check_target, open_data, written_whole
 from vrpca.data.open import as_source
 from vrpca.errors import DataError, OptionError
-from vrpca.experiments.commands import app as bench
 from vrpca.solvers import SOLVERS
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -41,7 +40,15 @@ app = typer.Typer(
     help="Principal components of large matrices, to the accuracy you ask for, with a certificate.",
 )
 
-app.add_typer(bench, name="bench")
+
+def _bench() -> typer.Typer:
+    """The commands of `vrpca bench`: whoever imports the package does not import experiments."""
+    from vrpca.experiments.commands import app as commands
+
+    return commands
+
+
+app.add_typer(_bench(), name="bench")
 
 Data = Annotated[Path, typer.Argument(help="The data, samples in rows: a .npy file, or a .npz file (dense or sparse).")]
 Model = Annotated[Path, typer.Argument(help="A model that `vrpca fit --out` wrote.")]
