@@ -296,5 +296,22 @@ def test_a_failed_fit_leaves_the_old_one():
     assert model.transform(X).shape == (30, 2)
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_a_failed_fit_of_other_columns_leaves_the_old_one(named):
+    """The number and the names of the columns belong to the model, too."""
+    table = pd.DataFrame(X, columns=list("abcdef")) if named else X
+    other = pd.DataFrame(spoilt(np.nan)[:, :4], columns=list("wxyz")) if named else spoilt(np.nan)[:, :4]
+    model = PCA(2).fit(table)
+    expected = model.transform(table)
+    with pytest.raises(DataError):
+        model.fit(other)
+    np.testing.assert_array_equal(model.transform(table), expected)
+    assert model.n_features_in_ == 6 and hasattr(model, "feature_names_in_") == named
+    unfitted = PCA(2)
+    with pytest.raises(DataError):
+        unfitted.fit(other)
+    assert not hasattr(unfitted, "n_features_in_") and not hasattr(unfitted, "feature_names_in_")
+
+
 def test_errors_are_value_errors():
     assert issubclass(DataError, ValueError) and issubclass(OptionError, ValueError)

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 import vrpca
-from helpers import random_orthonormal
 from solvers.problems import lapack, orthonormal, suboptimality, with_eigenvalues
-from vrpca.certificate import Probe, certify
+from vrpca.certificate import certify
 
 SPECTRA = {
     "geometric": lambda d, rng: rng.uniform(0.3, 0.95) ** np.arange(d),
@@ -205,8 +204,8 @@ def test_a_hidden_direction_is_not_missed(solver, tol, recwarn):
 
 
 def test_the_bound_holds_along_the_way(recwarn):
-    """Every record's bound is above the true suboptimality of its snapshot; an estimate may miss 1 look in 500."""
-    violations, looks = [], 0
+    """Every record's bound is above the true suboptimality of its snapshot; an estimate may miss 1 record in 500."""
+    violations, records = [], 0
     for kind, solver, k, seed in CASES[::3]:
         X = problem(kind, seed)
         s = np.linalg.svd(X, compute_uv=False)
@@ -214,12 +213,12 @@ def test_the_bound_holds_along_the_way(recwarn):
         for record in vrpca.svd(
             X, k, solver=solver, tol=1e-10, max_passes=40, random_state=seed, compute_u=False
         ).history:
-            looks += 1
+            records += 1
             true = 1 - record.objective / best
             if true > record.bound + 1e-13:
                 violations.append((kind, solver, k, seed, record.epoch, true, record.bound))
-    assert looks > 800
-    assert len(violations) <= looks / 500, (len(violations), looks, violations[:10])
+    assert records > 800
+    assert len(violations) <= records / 500, (len(violations), records, violations[:10])
 
 
 @pytest.mark.parametrize("solver", ["vr", "power", "hybrid", "gram", "krylov", "accelerated"])
@@ -252,28 +251,6 @@ def test_the_kind_is_always_named():
     X = problem("geometric", 0)
     assert vrpca.svd(X, 2, solver="gram").certificate.kind == "exact"
     assert vrpca.svd(X, 2, solver="vr", random_state=0).certificate.kind == "estimated"
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_probe_that_is_followed_for_long_keeps_its_images(seed):
-    """Images are combined from images: in float32 they may drift, and are then made anew."""
-    rng = np.random.default_rng(seed)
-    values = np.r_[0.43, 0.0096, np.full(60, 0.0094)]
-    values /= values.sum()
-    Q = random_orthonormal(62, 62, rng)
-    A = ((Q * values) @ Q.T).astype(np.float32)
-    W = Q[:, :1].astype(np.float32)
-    U = A @ W
-    theta = np.array([float(W[:, 0] @ U[:, 0])])
-    probe = Probe(62, np.dtype(np.float32), rng)
-    bounds = []
-    for _ in range(400):
-        probe.update(A @ probe.column, W, U, theta)
-        bounds.append(probe.bound(theta))
-    bounds = np.array(bounds)
-    assert np.isfinite(probe.pairs).all()
-    assert (bounds >= values[1] * (1 - 1e-5)).all() and (bounds <= 1 - theta[0] + 1e-6).all()
-    assert np.mean(bounds < 1.05 * values[1]) > 0.8
 
 
 @pytest.mark.parametrize("solver", ["accelerated", "krylov", "vr"])

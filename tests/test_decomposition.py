@@ -26,12 +26,17 @@ from solvers.problems import (
     with_eigenvalues,
 )
 from vrpca import Status
-from vrpca.data.source import as_source
 from vrpca.data.view import View
-from vrpca.plan import make_plan
-from vrpca.settings import checked_options
+from vrpca.plan import pass_seconds
 
 X = small_counts()
+
+LAYOUTS = {
+    "C": np.ascontiguousarray,
+    "F": np.asfortranarray,
+    "csr": sp.csr_array,
+    "csc": sp.csc_array,
+}
 
 
 @pytest.mark.reference
@@ -353,23 +358,23 @@ def decaying(n=4000, d=400):
     return rng.standard_normal((n, d)) @ np.diag(0.7 ** np.arange(d))
 
 
+def slow_model(monkeypatch, worth=2.0):
+    """A model that takes `accelerated`, and takes forming A to cost as much as so many of its passes."""
+    monkeypatch.setattr("vrpca.plan.choose", lambda task: ("accelerated", "for the test"))
+    monkeypatch.setattr("vrpca.plan.gram_seconds", lambda task: worth * pass_seconds(task))
+
+
 def test_auto_changes_its_mind(monkeypatch):
     """A spectrum without a gap converges far more slowly than the model assumes; A is formed instead."""
     flat = np.random.default_rng(0).standard_normal((900, 300))
-    monkeypatch.setattr("vrpca.plan.choose", lambda task: ("accelerated", "for the test"))
-    monkeypatch.setattr("vrpca.plan.looks_worth_gram", lambda task: 2.0)
+    slow_model(monkeypatch)
     found = vrpca.svd(flat, 2, tol=1e-10, random_state=0)
     assert found.solver == "gram" and "given up" in found.reason
     assert found.converged and found.certificate.kind == "exact"
     assert_true_answer(found, flat, 1e-10)
     assert len(found.history) > 3 and found.history[-1].passes > found.history[0].passes
     again = vrpca.svd(flat, 2, tol=1e-10, random_state=0)
-    np.testing.assert_array_equal(found.Vt, again.Vt)  # looks are counted, not seconds
-
-
-def slow_model(monkeypatch, worth=2.0):
-    monkeypatch.setattr("vrpca.plan.choose", lambda task: ("accelerated", "for the test"))
-    monkeypatch.setattr("vrpca.plan.looks_worth_gram", lambda task: worth)
+    np.testing.assert_array_equal(found.Vt, again.Vt)  # steps are counted, not seconds
 
 
 @pytest.mark.parametrize("center", [False, True])
@@ -399,8 +404,8 @@ def test_what_is_given_up_is_not_projected(monkeypatch):
 def test_a_change_of_mind_comes_before_the_passes_are_spent(more, monkeypatch):
     flat = np.random.default_rng(0).standard_normal((900, 300))
     slow_model(monkeypatch)
-    looks = len(vrpca.svd(flat, 2, tol=1e-10, random_state=0, compute_u=False).history)
-    budget = looks + more
+    records = len(vrpca.svd(flat, 2, tol=1e-10, random_state=0, compute_u=False).history)
+    budget = records + more
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = vrpca.svd(flat, 2, tol=1e-10, random_state=0, max_passes=budget)
@@ -408,8 +413,7 @@ def test_a_change_of_mind_comes_before_the_passes_are_spent(more, monkeypatch):
 
 
 def test_auto_stays_where_its_model_is_right(monkeypatch):
-    monkeypatch.setattr("vrpca.plan.choose", lambda task: ("accelerated", "for the test"))
-    monkeypatch.setattr("vrpca.plan.looks_worth_gram", lambda task: 2.0)
+    slow_model(monkeypatch)
     found = vrpca.svd(decaying(), 2, tol=1e-10, random_state=0)
     assert found.solver == "accelerated" and found.converged and "given up" not in found.reason
 
@@ -422,47 +426,19 @@ def test_a_user_who_stops_a_run_is_not_overruled(monkeypatch):
     flat = np.random.default_rng(0).standard_normal((900, 300))
     slow_model(monkeypatch)
     given_up = vrpca.svd(flat, 2, tol=1e-10, random_state=0).reason
-    look = int(given_up.split()[-2]) - 1  # where `auto` would change its mind
+    record_number = int(given_up.split()[-2]) - 1  # where `auto` would change its mind
     with pytest.warns(match="The callback asked to stop"):
-        found = vrpca.svd(flat, 2, tol=1e-10, random_state=0, callback=lambda record: record.epoch == look)
+        found = vrpca.svd(flat, 2, tol=1e-10, random_state=0, callback=lambda record: record.epoch == record_number)
     assert found.solver == "accelerated" and found.status is Status.STOPPED
 
 
 @pytest.mark.parametrize(("memory", "saved"), [(1e3, True), (1e12, False)])
 def test_passes_are_saved_where_a_memory_map_does_not_fit(memory, saved, monkeypatch, tmp_path):
-    monkeypatch.setattr("vrpca.data.arrays.physical_memory", lambda: memory)
+    monkeypatch.setattr("vrpca.data.memory.physical_memory", lambda: memory)
     np.save(tmp_path / "X.npy", decaying())
     found = vrpca.svd(np.load(tmp_path / "X.npy", mmap_mode="r"), 2, random_state=0, compute_u=False)
     assert ("passes are to be saved" in found.reason) == saved
     assert found.converged and (found.n_passes <= 4 or not saved)
-
-
-# --------------------------------------------------------------------------------------------------- which side of X
-
-LAYOUTS = {
-    "C": np.ascontiguousarray,
-    "F": np.asfortranarray,
-    "csr": sp.csr_array,
-    "csc": sp.csc_array,
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("shape", [(60, 30), (30, 60)])
-def test_data_are_walked_as_they_are_stored(shape, layout, rng):
-    """Solvers that do not care what a row is take the side that need not be put together."""
-    X = rng.standard_normal(shape) * (rng.random(shape) < 0.5)
-    source = as_source(LAYOUTS[layout](X))
-    options = checked_options({"solver": "accelerated", "cost": "time"})
-    assert make_plan(options, source, 2, False).transpose == (layout in ("F", "csc"))
-    assert make_plan(options | {"solver": "gram"}, source, 2, False).transpose == (shape[1] > shape[0])
-
-
-def test_vectors_are_not_longer_than_the_data():
-    """A hundred thousand rows with next to nothing in them: their columns are gathered after all."""
-    X = sp.csc_array(([1.0, 2.0, 3.0], ([5, 70_000, 99_999], [0, 1, 2])), shape=(100_000, 3))
-    options = checked_options({"solver": "accelerated", "cost": "time"})
-    assert not make_plan(options, as_source(X), 1, False).transpose
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -391,15 +391,15 @@ def recorder():
 
 
 @pytest.mark.parametrize("solver", ["gram", "vr"])
-def test_sklearn_callbacks_see_begin_looks_and_end(solver):
+def test_sklearn_callbacks_see_begin_steps_and_end(solver):
     watcher = recorder()
     model = PCA(2, solver=solver, random_state=0)
     model.set_callbacks(watcher)
     model.fit(X)
     kinds = [kind for kind, _ in watcher.events if kind in ("begin", "end")]
-    looks = len(model.history_)
-    assert kinds == ["begin", *["begin", "end"] * looks, "end"]
-    assert sum(task == "look" for _, task in watcher.events) == 2 * looks
+    records = len(model.history_)
+    assert kinds == ["begin", *["begin", "end"] * records, "end"]
+    assert sum(task == "step" for _, task in watcher.events) == 2 * records
     assert watcher.events[0][0] == "setup" and watcher.events[-1][0] == "teardown"
     np.testing.assert_array_equal(model.components_, PCA(2, solver=solver, random_state=0).fit(X).components_)
 

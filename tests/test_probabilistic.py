@@ -10,52 +10,13 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 import vrpca
-from solvers.problems import suboptimality, view_of, with_eigenvalues
-from vrpca.run import Status
-from vrpca.solvers.complement import Complement, Search
+from solvers.problems import suboptimality, with_eigenvalues
+from vrpca import Status
+from vrpca.solvers.outside import RandomSearch
 
 
 def problem(seed=0, d=60):
     return with_eigenvalues(500, d, 1 / (1 + np.arange(d)) ** 1.2, seed)
-
-
-def test_the_complement_is_A_without_the_answer():
-    view = view_of(problem())
-    A = view.gram()
-    W = np.linalg.qr(np.random.default_rng(0).standard_normal((60, 3)))[0]
-    outside = np.eye(60) - W @ W.T
-    V = np.random.default_rng(1).standard_normal((60, 4))
-    expected = outside @ A @ outside @ V
-    np.testing.assert_allclose(Complement(view, W).product(V), expected, atol=1e-14)
-    out = np.empty_like(V)
-    assert Complement(view, W).product(V, out=out) is out
-    np.testing.assert_allclose(out, expected, atol=1e-14)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_ceiling_comes_down_to_the_largest_eigenvalue_outside(seed):
-    view = view_of(problem(seed))
-    eigenvalues, vectors = np.linalg.eigh(view.gram())
-    search = Search(view, np.ascontiguousarray(vectors[:, -4:]), 1e-6, np.random.default_rng(seed))
-    assert search.ceiling() == np.inf
-    ceilings = []
-    while not search.exhausted:
-        search.step()
-        ceilings.append(search.ceiling())
-        assert ceilings[-1] >= eigenvalues[-5] * (1 - 1e-12)
-    assert ceilings[-1] < 1.5 * eigenvalues[-5]
-    leader = search.leader()[:, 0]
-    assert abs(leader @ vectors[:, -5]) > 1 - 1e-6
-
-
-def test_a_smaller_failure_probability_gives_a_higher_ceiling():
-    view = view_of(problem())
-    W = np.ascontiguousarray(np.linalg.eigh(view.gram())[1][:, -4:])
-    searches = [Search(view, W, failure, np.random.default_rng(0)) for failure in (1e-2, 1e-12)]
-    for _ in range(7):
-        for search in searches:
-            search.step()
-    assert searches[0].ceiling() < searches[1].ceiling() < np.inf
 
 
 @pytest.mark.parametrize("solver", ["vr", "krylov", "accelerated"])
@@ -148,8 +109,8 @@ def test_the_search_leaves_a_pass_for_left_vectors(compute_u):
 def test_the_search_ends_in_time(monkeypatch):
     X = problem(3, 200)
     steps = []
-    step = Search.step
-    monkeypatch.setattr(Search, "step", lambda search: (steps.append(time.sleep(0.3)), step(search)))
+    step = RandomSearch.step
+    monkeypatch.setattr(RandomSearch, "step", lambda search: (steps.append(time.sleep(0.3)), step(search)))
     with pytest.warns(ConvergenceWarning):
         found = vrpca.svd(X, 3, solver="krylov", certificate="probabilistic", tol=1e-7, random_state=0, max_seconds=0.7)
     assert found.status is Status.UNPROVEN and 0 < len(steps) <= 3
@@ -160,7 +121,8 @@ def test_a_search_that_is_interrupted_loses_nothing(monkeypatch):
         raise KeyboardInterrupt
 
     X = problem(3)
-    monkeypatch.setattr(Search, "step", interrupted)
-    with pytest.warns(match="Interrupted"):
-        found = vrpca.svd(X, 3, solver="krylov", certificate="probabilistic", tol=1e-7, random_state=0)
+    monkeypatch.setattr(RandomSearch, "step", interrupted)
+    with pytest.raises(vrpca.Interrupted) as caught:
+        vrpca.svd(X, 3, solver="krylov", certificate="probabilistic", tol=1e-7, random_state=0)
+    found = caught.value.decomposition
     assert found.status is Status.INTERRUPTED and suboptimality(X, found.Vt) <= 1e-7

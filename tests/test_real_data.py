@@ -60,7 +60,7 @@ def true_error(X, found, squares) -> float:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("epochs", "error"), [(5, 1e-9), (8, 1e-12)])
 def test_vr_on_mnist_by_epochs(mnist, epochs, error, seed):
-    """The first look at moments and the first snapshot are 2 passes, an epoch is 2 more: random start, default step."""
+    """First pass and first snapshot are 2 passes, an epoch is 2 more: random start, default step."""
     X, squares = mnist
     with as_far_as_it_goes():
         found = vrpca.svd(X, 1, solver="vr", tol=0, max_passes=2 + 2 * epochs, random_state=seed, compute_u=False)

@@ -1,4 +1,4 @@
-"""The loop: budgets, statuses, callbacks, interruption, and results that repeat."""
+"""The loop: budgets, statuses, callbacks, and results that repeat. `test_interrupt` has Ctrl-C."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from solvers.problems import (
     assert_sign_rule,
     assert_turned_no_further,
     suboptimality,
+    view_of,
     with_eigenvalues,
 )
 from vrpca import Record, Status
+from vrpca.run import Budget
 from vrpca.solvers import SOLVERS
 
 X = with_eigenvalues(400, 25, 0.9 ** np.arange(25))
@@ -71,7 +73,7 @@ def test_max_passes_stops_and_warns_with_a_full_result(solver, limit):
 
 @pytest.mark.parametrize("limit", [1, 2])
 def test_a_budget_below_the_least_is_refused_or_kept(limit, recwarn):
-    """The first look and the first snapshot take two readings: one cannot do with less."""
+    """The first pass and the first snapshot take two readings: one cannot do with less."""
     found, error = None, None
     try:
         found = vrpca.svd(X, 2, solver="vr", max_passes=limit, random_state=0)
@@ -124,22 +126,6 @@ def test_a_callback_that_stops_a_restart_stops_them_all():
     with pytest.warns(ConvergenceWarning, match="The callback asked to stop"):
         vrpca.svd(X, 2, solver="vr", restarts=4, random_state=0, callback=stop)
     assert len(calls) == 1
-
-
-@pytest.mark.parametrize("epoch", [0, 3])
-@pytest.mark.parametrize("solver", ["vr", "power", "hybrid"])
-def test_an_interrupt_returns_the_best_so_far(epoch, solver):
-    def interrupt(record):
-        if record.epoch == epoch:
-            raise KeyboardInterrupt
-
-    with pytest.warns(ConvergenceWarning, match="Interrupted: this is the best answer so far"):
-        found = vrpca.svd(X, 2, solver=solver, tol=1e-12, random_state=0, callback=interrupt)
-    assert found.status is Status.INTERRUPTED
-    assert not found.converged
-    assert len(found.history) == epoch + 1
-    best = max(record.objective for record in found.history)
-    np.testing.assert_allclose((found.s**2).sum() / (X**2).sum(), best, rtol=1e-12)
 
 
 def test_an_error_in_a_callback_is_the_users():
@@ -233,3 +219,27 @@ def test_near_the_level_of_rounding_a_run_does_not_go_on_for_ever(solver):
     with pytest.warns(ConvergenceWarning):
         found = vrpca.svd(noise, 2, solver=solver, tol=1e-13, random_state=0, compute_u=False, max_passes=300)
     assert found.status is Status.STALLED and found.n_passes < 150
+
+
+def test_a_budget_counts_what_the_view_reads_and_what_was_read_before():
+    view = view_of(X)
+    budget = Budget(view, 600, time.perf_counter(), max_passes=4.0, max_seconds=None)
+    assert (budget.rows_read, budget.passes) == (600, 1.5) and budget.in_time
+    view.product(np.ones((25, 1)))
+    assert (budget.rows_read, budget.passes) == (1000, 2.5)
+    assert budget.affords(1.5) and not budget.affords(1.6)
+    view.rows_read += 1000
+    assert not budget.affords(0)
+
+
+def test_a_share_of_a_budget_is_a_share_of_what_is_left():
+    view = view_of(X)
+    view.rows_read = 800
+    budget = Budget(view, 400, time.perf_counter() - 10, max_passes=9.0, max_seconds=30.0)
+    half = budget.share(0.5)
+    assert half.max_passes == 6.0 and half.max_seconds == pytest.approx(20, abs=0.1)
+    view.rows_read += 400
+    assert half.passes == budget.passes == 4.0, "both count the same rows"
+    assert budget.share(1.0).max_passes == 9.0
+    late = Budget(view, 400, time.perf_counter() - 50, max_passes=9.0, max_seconds=30.0)
+    assert not late.in_time and not late.share(0.5).in_time

@@ -46,7 +46,8 @@ class Decomposition:
     Attributes
     ----------
     U : numpy.ndarray or None
-        Left singular vectors, n x k, orthonormal columns; None if they were not asked for.
+        Left singular vectors, n x k, orthonormal columns; None if they were not asked for, or if the reading that finds
+        them was interrupted.
     s : numpy.ndarray
         Singular values, largest first.
     Vt : numpy.ndarray
@@ -276,7 +277,7 @@ def _run(fit: _Fit) -> tuple[_Fit, Outcome, int]:
         fit, outcome = _run_or_switch(fit)
     else:
         outcome = best_of_restarts(fit.job, int(k), fit.W0)
-    outcome = finished(fit.job, outcome)
+    outcome = _finished(fit, outcome)
     if fit.options.solver == "auto":
         first = replace(outcome.history[0], event=f"auto: {fit.plan.name}, {fit.plan.reason}")
         outcome = replace(outcome, history=[first, *outcome.history[1:]])
@@ -284,6 +285,16 @@ def _run(fit: _Fit) -> tuple[_Fit, Outcome, int]:
         k = numerical_rank(outcome.P)
         outcome = replace(outcome, certificate=certificate_of(outcome.state, k, fit.view))
     return fit, outcome, int(k)
+
+
+def _finished(fit: _Fit, outcome: Outcome) -> Outcome:
+    """The outcome with projections where they are wanted; Ctrl-C leaves them out, unless nothing can be said then."""
+    try:
+        return finished(fit.job, outcome)
+    except KeyboardInterrupt:
+        if fit.plan.transpose:  # they are the right singular vectors
+            raise
+        return replace(outcome, status=Status.INTERRUPTED)
 
 
 def _run_or_switch(fit: _Fit) -> tuple[_Fit, Outcome]:
@@ -300,7 +311,10 @@ def _run_or_switch(fit: _Fit) -> tuple[_Fit, Outcome]:
     budget = Budget(view, rows_before, job.budget.began, job.budget.max_passes, job.budget.max_seconds)
     first_pass = FirstPass(fit.first_pass.moments)
     job = Job("gram", view, first_pass, fit.options, job.rng, budget, projections)
-    found = best_of_restarts(job, k)
+    try:
+        found = best_of_restarts(job, k)
+    except KeyboardInterrupt:  # during its start: what was given up is still the best answer
+        return fit, replace(outcome, status=Status.INTERRUPTED)
     reason = f"{plan.reason}; it converged too slowly and was given up after {len(outcome.history)} records"
     plan = replace(plan, name="gram", reason=reason, transpose=transpose)
     return replace(fit, plan=plan, view=view, job=job), replace(found, history=outcome.history + found.history)

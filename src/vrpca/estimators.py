@@ -18,6 +18,7 @@ from vrpca.scores import scores
 from vrpca.sklearn_callbacks import CallbackSupportMixin, FitTask, with_callbacks
 
 T = TypeVar("T")
+COLUMNS = ("n_features_in_", "feature_names_in_")  # what scikit-learn notes of X before the fit has succeeded
 
 _PARAMETERS = """solver : str, default="auto"
         ``"auto"``, ``"accelerated"``, ``"krylov"`` (block Krylov iteration alone), ``"gram"`` (A itself, for a small
@@ -128,6 +129,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         self
         """
         source = as_source(X)
+        before = {name: value for name, value in self.__dict__.items() if name in COLUMNS}
         validate_data(self, source if is_path(X) else X, skip_check_array=True)
         task = FitTask(self, X, y) if hasattr(self, "_skl_callbacks") else None  # set by scikit-learn's set_callbacks
         options: dict[str, Any] = {name: getattr(self, name) for name in names()}
@@ -137,6 +139,11 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
             found = self._decompose(source, sample_weight, self._start(), cast(SolveOptions, options))
         except Interrupted as interrupted:  # the best answer so far is kept, and the caller's loop ends
             self._store(interrupted.decomposition)
+            raise
+        except BaseException:  # the model stays as it was
+            for name in COLUMNS:
+                self.__dict__.pop(name, None)
+            self.__dict__.update(before)
             raise
         self._store(found)
         if task is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import zipfile
@@ -59,8 +60,6 @@ def save(model: PCA | TruncatedSVD, path: str | os.PathLike[str]) -> None:
 
 
 def _metadata(model: Any, kind: str) -> dict[str, Any]:
-    from vrpca import __version__
-
     parameters = model.get_params(deep=False) | {"callback": None}
     if not isinstance(parameters["random_state"], (int, np.integer)):
         parameters["random_state"] = None
@@ -68,7 +67,7 @@ def _metadata(model: Any, kind: str) -> dict[str, Any]:
         parameters["theory"] = asdict(parameters["theory"])
     return {
         "format": FORMAT,
-        "vrpca": __version__,
+        "vrpca": importlib.metadata.version("vrpca"),
         "model": kind,
         "parameters": parameters,
         "scalars": {name: getattr(model, name) for name in SCALARS},

@@ -292,24 +292,33 @@ def best_of_restarts(job: Job, k: int, W0: np.ndarray | None = None, give_up: Gi
         budget = job.budget.share(1 / left)
         if best is not None and not budget.affords(job.passes_to_start(solver)):
             break
-        outcome = Run(job, solver, k, budget, give_up)(W0)
+        try:
+            outcome = Run(job, solver, k, budget, give_up)(W0)
+        except KeyboardInterrupt:  # during a start: the runs before it have found something
+            if best is None:
+                raise
+            return replace(best, status=Status.INTERRUPTED)
         if best is None or objective(outcome.state, k) > objective(best.state, k):
             best = outcome
+        if outcome.status is Status.INTERRUPTED:  # whichever run was the best
+            return replace(best, status=Status.INTERRUPTED)
         if outcome.status in ENDS_EVERYTHING:
             break
         job = replace(job, first_pass=job.first_pass.without_start())
     assert best is not None
     wanted = job.options.certificate == "probabilistic" and best.certificate.kind == "estimated"
-    if wanted and best.status not in ENDS_EVERYTHING:
-        try:
-            best = proven(job, best, k)
-        except KeyboardInterrupt:
-            best = replace(best, status=Status.INTERRUPTED)
-    return best
+    return proven(job, best, k) if wanted and best.status not in ENDS_EVERYTHING else best
 
 
 def proven(job: Job, outcome: Outcome, k: int, tries: int = SEARCHES - 1) -> Outcome:
     """The outcome with a probabilistic certificate; what a search finds outside it, if anything, is taken in."""
+    try:
+        return _proven(job, outcome, k, tries)
+    except KeyboardInterrupt:
+        return replace(outcome, status=Status.INTERRUPTED)
+
+
+def _proven(job: Job, outcome: Outcome, k: int, tries: int) -> Outcome:
     state, tol = outcome.state, job.options.tol
     W = np.ascontiguousarray(state.vectors())
     search = RandomSearch(job.view, W, job.options.failure_probability / SEARCHES, job.rng)  # any of them may fail
@@ -321,7 +330,8 @@ def proven(job: Job, outcome: Outcome, k: int, tries: int = SEARCHES - 1) -> Out
     solver = job.solver(k)
     if tries and search.above(state.theta[k - 1]) and job.budget.affords(job.passes_to_start(solver)):
         again = Run(job, solver, k, job.budget, None)(np.hstack([search.leader(), W[:, :k]]))
-        return proven(job, replace(again, history=outcome.history + again.history), k, tries - 1)
+        again = replace(again, history=outcome.history + again.history)
+        return again if again.status in ENDS_EVERYTHING else proven(job, again, k, tries - 1)
     return replace(outcome, status=Status.UNPROVEN) if outcome.status is Status.CONVERGED else outcome
 
 
@@ -341,19 +351,27 @@ def grow_to_fraction(job: Job, fraction: float, W0: np.ndarray | None = None) ->
     side, tol = min(job.view.n, job.view.d), job.options.tol
     guess = FIRST_GUESS if W0 is None else max(FIRST_GUESS, W0.shape[1])
     k = side if job.name == "gram" else min(guess, side)
+    outcome: Outcome | None = None
+    smaller = k
     while True:
-        outcome = best_of_restarts(job, k, W0, None if k == side else lambda history: _falls_short(history, fraction))
+        give_up = None if k == side else lambda history: _falls_short(history, fraction)
+        try:
+            outcome = best_of_restarts(job, k, W0, give_up)
+        except KeyboardInterrupt:  # during a start: fewer components have been found before
+            if outcome is None:
+                raise
+            outcome, k = replace(outcome, status=Status.INTERRUPTED, gave_up=False), smaller
         explained = np.cumsum(outcome.state.theta[:k])
         larger = min(2 * k, side)
         enough = explained[-1] >= fraction or k == side
         ended = outcome.status in ENDS_EVERYTHING and not outcome.gave_up
         if enough or ended or not job.budget.affords(job.passes_to_start(job.solver(larger))):
             break
-        k, W0 = larger, outcome.state.vectors()
+        smaller, k, W0 = k, larger, outcome.state.vectors()
     needed = min(int(np.searchsorted(explained, fraction)) + 1, k)
     certificate = certificate_of(outcome.state, needed, job.view)
     status = outcome.status if enough or ended else Status.PASSES
-    if enough and certificate.suboptimality <= tol:
+    if enough and certificate.suboptimality <= tol and status is not Status.INTERRUPTED:
         status = Status.CONVERGED  # the components that are needed are found, whatever the others
     return replace(outcome, certificate=certificate, status=status), needed
 

@@ -12,10 +12,12 @@ import polars as pl
 import scipy.sparse as sp
 
 from helpers import summed
-from vrpca.data.arrays import walk
-from vrpca.data.moments import column_moments
-from vrpca.data.source import as_source
-from vrpca.data.view import View, make_view
+from vrpca.data.first_pass import FirstPass, Moments
+from vrpca.data.open import as_source
+from vrpca.data.source import Source, walk
+from vrpca.data.view import Problem, View
+
+NOTHING_FOUND = FirstPass(Moments(1.0, np.zeros(0), np.zeros(0), 1.0))  # no solver gets a head start from it
 
 
 def orthonormal(n: int, k: int, rng: np.random.Generator) -> np.ndarray:
@@ -46,6 +48,12 @@ def transformed(X: Any, center: bool = False, scale: bool = False, weights: Any 
     if center:
         Z = Z - mean
     return Z * np.sqrt(w)[:, None]
+
+
+def normalised(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Z and A of an uncentred view."""
+    Z = X.astype(float) * np.sqrt(len(X)) / np.linalg.norm(X.astype(float))
+    return Z, Z.T @ Z / len(X)
 
 
 def lapack(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -114,12 +122,12 @@ def assert_turned_no_further(found: np.ndarray, expected: np.ndarray, certificat
     assert (np.linalg.norm(found - expected, axis=1) <= 1.5 * certificate.angles + 1e-12).all()
 
 
-class ChunkedSource:
+class ChunkedSource(Source):
     """A source that hands out small blocks, as a file or a cluster would, and counts the rows it handed out."""
 
     def __init__(self, X: Any, rows: int = 64):
         self.X, self.rows = X, rows
-        self.shape, self.dtype = X.shape, np.dtype(X.dtype)
+        self.shape, self.dtype, self.sparse = X.shape, np.dtype(X.dtype), sp.issparse(X)
         self.handed_out = 0
 
     def blocks(self, rng: np.random.Generator | None = None) -> Iterator[tuple[int, Any]]:
@@ -208,6 +216,5 @@ def view_of(
     weights: np.ndarray | None = None,
     transpose: bool = False,
 ) -> View:
-    source = as_source(X)
-    moments = column_moments(source, weights, 1)
-    return make_view(source, moments, center=center, scale=scale, weights=weights, transpose=transpose, n_threads=1)
+    problem = Problem(as_source(X), weights, center, scale, n_threads=1)
+    return problem.view(problem.first_pass().moments, transpose)

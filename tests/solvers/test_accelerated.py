@@ -1,4 +1,4 @@
-"""The three ways of `accelerated`, samples of a view, and which solver is chosen."""
+"""The three ways of `accelerated`, and samples of a view."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from solvers.problems import (
     view_of,
     with_singular_values,
 )
-from vrpca.solvers.accelerated import Accelerated, Sampled, Streamed
-from vrpca.solvers.auto import Task, choose
-from vrpca.solvers.lanczos import Lanczos
-from vrpca.solvers.options import Options
+from vrpca.options import Options
+from vrpca.solvers import make_solver
+from vrpca.solvers.accelerated import Narrow, Sampled, Streamed
 
-WAYS = {"sampled": "time", "lanczos": "time", "streamed": "passes"}
+WAYS = {"sampled": "time", "narrow": "time", "streamed": "passes"}
 
 
 def data_for(way, n=4000, d=60, seed=0):
     """A matrix on which `accelerated` goes this way: many rows, or few entries per column."""
-    X = with_singular_values(n if way != "lanczos" else 500, d, 0.93 ** np.arange(d), seed)
+    X = with_singular_values(n if way != "narrow" else 500, d, 0.93 ** np.arange(d), seed)
     return X + 0.01 * np.random.default_rng(seed).standard_normal(d)
 
 
@@ -68,14 +67,15 @@ def test_a_sample_is_made_of_rows_of_the_view(source, center, weighted):
     ("X", "cost", "way"),
     [
         (data_for("sampled"), "time", Sampled),
-        (data_for("lanczos"), "time", Lanczos),
-        (sp.random_array((4000, 60), density=0.02, rng=np.random.default_rng(0)).tocsr(), "time", Lanczos),
+        (data_for("narrow"), "time", Narrow),
+        (sp.random_array((4000, 60), density=0.02, rng=np.random.default_rng(0)).tocsr(), "time", Narrow),
         (data_for("sampled"), "passes", Streamed),
-        (data_for("lanczos"), "passes", Streamed),
+        (data_for("narrow"), "passes", Streamed),
     ],
 )
 def test_the_way_is_what_costs_least(X, cost, way):
-    assert type(Accelerated(view_of(X), Options(3, cost=cost)).way) is way
+    source = view_of(X).source
+    assert type(make_solver("accelerated", Options(cost=cost), 3, source.entries, source.shape[1])) is way
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -182,33 +182,3 @@ def test_a_fraction_of_the_variance(cost, fraction):
     ratio = np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2
     assert len(found.s) == np.searchsorted(np.cumsum(ratio / ratio.sum()), fraction) + 1
     assert found.converged
-
-
-@pytest.mark.parametrize("cost", ["time", "passes"])
-def test_auto_takes_gram_for_short_rows(cost):
-    name, reason = choose(Task(10**6, 100, 5, 10**8, cost=cost))
-    assert name == "gram" and "100" in reason
-
-
-def test_auto_takes_accelerated_for_long_rows():
-    name, reason = choose(Task(10**6, 50_000, 10, 5 * 10**10))
-    assert name == "accelerated" and "50000 x 50000" in reason
-    name, reason = choose(Task(20_000, 5000, 5, 10**8))
-    assert name == "accelerated" and " s" in reason and "5000 x 5000" in reason
-
-
-@pytest.mark.parametrize(("d", "k", "expected"), [(1400, 100, "gram"), (1401, 100, "accelerated"), (300, 22, "gram")])
-def test_auto_where_passes_are_the_cost(d, k, expected):
-    name, reason = choose(Task(10**5, d, k, 10**5 * d, cost="passes"))
-    assert name == expected
-    if name == "gram":
-        assert f"{d} x {d}" in reason and str(k) in reason
-
-
-def test_auto_takes_gram_for_most_of_the_components():
-    assert choose(Task(10**4, 1000, 400, 10**7))[0] == "gram"
-
-
-def test_the_answer_names_the_solver_and_the_reason():
-    found = vrpca.svd(small_counts(), 2)
-    assert found.solver == "gram" and "20" in found.reason

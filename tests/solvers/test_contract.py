@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 import vrpca
 from solvers.problems import (
     KINDS,
+    NOTHING_FOUND,
     ChunkedSource,
     assert_orthonormal,
     assert_true_answer,
@@ -20,9 +21,9 @@ from solvers.problems import (
     view_of,
     with_eigenvalues,
 )
+from vrpca.options import Options
 from vrpca.solvers import SOLVERS, make_solver
-from vrpca.solvers.iterate import projected
-from vrpca.solvers.options import Options
+from vrpca.solvers.snapshot import Snapshot
 
 CONVERGING = [name for name in SOLVERS if name != "oja"]
 X = small_counts()
@@ -83,7 +84,7 @@ def test_wide_square_and_tall(solver, shape, sparse, center):
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize("transpose", [False, True])
-def test_iterates_keep_their_identities(solver, k, transpose):
+def test_states_keep_their_identities(solver, k, transpose):
     """A W = W Theta + R, W orthonormal, W^T A W diagonal, R orthogonal to W, P = Z W, G = R^T R: at every step."""
     data = small_counts(90, 14, seed=5)
     weights = np.random.default_rng(0).uniform(0.2, 2, len(data))
@@ -92,24 +93,28 @@ def test_iterates_keep_their_identities(solver, k, transpose):
     Z = (Z.T if transpose else Z) * np.sqrt(view.n) / np.linalg.norm(Z)
     A = Z.T @ Z / view.n
     rng = np.random.default_rng(1)
-    worker = make_solver(solver, view, Options(k), False)
-    it = worker.start(view, rng, None)
+    worker = make_solver(solver, Options(), k, view.source.entries, view.d)
+    state = worker.start(view, NOTHING_FOUND, rng)
     for _ in range(4):
-        assert_orthonormal(np.ascontiguousarray(it.W.T), 1e-13)
-        full = projected(view, it)
-        np.testing.assert_allclose(full.U, A @ it.W, atol=1e-13)
-        np.testing.assert_allclose(full.P, Z @ it.W, atol=1e-12)
-        np.testing.assert_allclose(it.W.T @ full.U, np.diag(it.theta), atol=1e-13)
-        R = A @ it.W - it.W * it.theta
-        np.testing.assert_allclose(it.W.T @ R, 0, atol=1e-13)
-        np.testing.assert_allclose(it.G, R.T @ R, atol=1e-13)
+        W = state.vectors()
+        assert W.shape == (view.d, k) and state.d == view.d
+        assert_orthonormal(np.ascontiguousarray(W.T), 1e-13)
+        P = np.zeros((view.n, k))
+        U = view.product(np.ascontiguousarray(W), P)
+        snapshot = isinstance(state, Snapshot)
+        np.testing.assert_allclose(state.U if snapshot else U, A @ W, atol=1e-13)
+        np.testing.assert_allclose(state.P if snapshot else P, Z @ W, atol=1e-12)
+        np.testing.assert_allclose(W.T @ (state.U if snapshot else U), np.diag(state.theta), atol=1e-13)
+        R = A @ W - W * state.theta
+        np.testing.assert_allclose(W.T @ R, 0, atol=1e-13)
+        np.testing.assert_allclose(state.G, R.T @ R, atol=1e-13)
         eigenvalues = np.linalg.eigvalsh(A)[::-1]
-        assert (it.theta <= eigenvalues[:k] + 1e-14).all()
-        certificate = it.certificate(k, view.rounding)
-        np.testing.assert_allclose(certificate.residuals, np.linalg.norm(R, axis=0) / it.theta[0], atol=1e-7)
-        if worker.max_epochs == 0:  # it has no steps
+        assert (state.theta <= eigenvalues[:k] + 1e-14).all()
+        certificate = state.certificate(k, view.rounding)
+        np.testing.assert_allclose(certificate.residuals, np.linalg.norm(R, axis=0) / state.theta[0], atol=1e-7)
+        if state.steps_left == 0:
             break
-        it = worker.step(view, it, rng)
+        state = worker.step(view, state, rng)
 
 
 @pytest.mark.reference
@@ -126,7 +131,7 @@ def test_history_agrees_with_the_answer(solver, k, recwarn):
     theta = np.diag(V.T @ A @ V)
     residuals = np.linalg.norm(A @ V - V * theta, axis=0) / theta[0]
     np.testing.assert_allclose(theta, found.s**2 / len(Z), rtol=1e-12)
-    if solver != "oja":  # which returns the best look, not the last
+    if solver != "oja":  # which returns the best snapshot, not the last
         np.testing.assert_allclose(last.residual, residuals.max(), rtol=1e-5, atol=1e-10)
         np.testing.assert_allclose(found.certificate.residuals, residuals, rtol=1e-5, atol=1e-10)
         assert last.bound == found.certificate.suboptimality
@@ -153,7 +158,7 @@ def test_objective_is_monotone(solver, k, seed):
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("sampling", ["uniform", "norm"])
 def test_rows_read_are_counted_honestly(solver, sampling, sparse, recwarn):
-    """rows_read is what a source that counts has handed out, the first look included."""
+    """rows_read is what a source that counts has handed out, the first pass included."""
     source = ChunkedSource(KINDS["CSR"](X) if sparse else X, rows=50)
     seen = []
     found = vrpca.pca(
@@ -184,7 +189,7 @@ def test_rows_read_of_a_wide_source_are_counted_on_its_side():
 
 
 @pytest.mark.parametrize("magnitude", [1e-100, 1e100])
-def test_looking_closer_at_extreme_magnitudes_is_counted(magnitude):
+def test_reading_extreme_magnitudes_again_is_counted(magnitude):
     """The first block is zero and does not show the magnitude: the moments have to be read again."""
     source = ChunkedSource(X * magnitude * (np.arange(len(X)) >= 50)[:, None], rows=50)
     found = vrpca.pca(source, 2, solver="gram", random_state=0)
@@ -198,7 +203,7 @@ def test_max_passes_is_never_exceeded(solver, sampling, max_passes, recwarn):
     try:
         found = vrpca.pca(X, 2, solver=solver, sampling=sampling, random_state=0, tol=0, max_passes=max_passes)
     except vrpca.OptionError as error:
-        if max_passes > 4 or "too few" not in str(error):  # a look, norms, Oja's pass and a snapshot fit into 4
+        if max_passes > 4 or "too few" not in str(error):  # the first pass, norms, Oja's pass and a snapshot fit into 4
             raise
         return
     assert found.n_passes <= max_passes

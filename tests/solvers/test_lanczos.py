@@ -8,49 +8,91 @@ import scipy.sparse as sp
 
 import vrpca
 from solvers.problems import (
+    NOTHING_FOUND,
     assert_orthonormal,
     assert_true_answer,
+    normalised,
     orthonormal,
     view_of,
     with_eigenvalues,
     with_singular_values,
 )
+from vrpca.options import Options
+from vrpca.solvers.accelerated import Narrow
 from vrpca.solvers.lanczos import Lanczos
-from vrpca.solvers.options import Options
 
 DTYPES = (np.float32, np.float64)
 
 
-def normalised(X):
-    """Z and A of an uncentred view."""
-    Z = X.astype(float) * np.sqrt(len(X)) / np.linalg.norm(X.astype(float))
-    return Z, Z.T @ Z / len(X)
-
-
-def lanczos(X, columns, capacity=None, seed=0):
-    """A started solver, its view, A, the first iterate and the generator."""
-    view = view_of(X)
-    worker = Lanczos(view, Options(columns))
+def narrow(X, width, capacity=None, seed=0):
+    """A solver, its view, A, the first state and the generator; `capacity` makes restarts come sooner."""
+    view, rng = view_of(X), np.random.default_rng(seed)
+    solver = Narrow(Options(), width)
+    state = solver.start(view, NOTHING_FOUND, rng)
     if capacity is not None:
-        assert capacity >= worker.keep + worker.block
-        worker.capacity = min(capacity, view.d)
-    rng = np.random.default_rng(seed)
-    return worker, view, normalised(X)[1], worker.start(view, rng, None), rng
+        assert capacity >= state.space.keep + state.space.block
+        state.space.capacity = min(capacity, view.d)
+    return solver, view, normalised(X)[1], state, rng
 
 
-def check(worker, A, it):
-    """``A S^T = S^T H + Z^T B``, S and Z orthonormal, and what the iterate says of itself."""
-    tolerance = 300 * float(np.finfo(worker.S.dtype).eps)
-    S, Z = worker.S[: worker.size].astype(float), worker.Z.astype(float)
-    assert_orthonormal(np.vstack([worker.S[: worker.size], worker.Z]), tolerance)
-    np.testing.assert_allclose(A @ S.T, S.T @ worker.H + Z.T @ worker.B, atol=tolerance)
-    np.testing.assert_allclose(worker.H, S @ A @ S.T, atol=tolerance)
-    W = it.W.astype(float)
-    R = A @ W - W * it.theta
-    assert_orthonormal(np.ascontiguousarray(it.W.T), tolerance)
-    np.testing.assert_allclose(W.T @ A @ W, np.diag(it.theta), atol=tolerance)
-    np.testing.assert_allclose(it.G, R.T @ R, atol=tolerance)
-    np.testing.assert_allclose(np.sqrt(np.clip(np.diag(it.G), 0, None)), np.linalg.norm(R, axis=0), atol=tolerance)
+def check_factorisation(space, A):
+    """The invariant: ``S A = H S + B^T Z``, S and Z orthonormal, and orthogonal to each other."""
+    tolerance = 300 * float(np.finfo(space.S.dtype).eps)
+    S, Z = space.S[: space.size].astype(float), space.Z.astype(float)
+    assert space.H.shape == (len(S), len(S)) and space.B.shape == (len(Z), len(S))
+    assert_orthonormal(np.vstack([space.S[: space.size], space.Z]), tolerance)
+    np.testing.assert_allclose(S @ A, space.H @ S + space.B.T @ Z, atol=tolerance)
+    np.testing.assert_allclose(space.H, S @ A @ S.T, atol=tolerance)
+
+
+def check(state, A):
+    """The invariant, and what the state says of itself."""
+    check_factorisation(state.space, A)
+    tolerance = 300 * float(np.finfo(state.space.S.dtype).eps)
+    W = state.vectors().astype(float)
+    R = A @ W - W * state.theta
+    assert_orthonormal(np.ascontiguousarray(state.vectors().T), tolerance)
+    np.testing.assert_allclose(W.T @ A @ W, np.diag(state.theta), atol=tolerance)
+    np.testing.assert_allclose(state.G, R.T @ R, atol=tolerance)
+    lengths = np.sqrt(np.clip(np.diag(state.G), 0, None))
+    np.testing.assert_allclose(lengths, np.linalg.norm(R, axis=0), atol=tolerance)
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("empty", [False, True], ids=["all columns", "empty columns"])
+@pytest.mark.parametrize("start", ["random", "guess", "long guess"])
+@pytest.mark.parametrize("capacity", [16, 40], ids=["restarts", "until it is full"])
+def test_the_invariant_on_views(dtype, sparse, empty, start, capacity):
+    """After `initialise`, every `expand` and every `shrink`, until the space is full where it may grow so far."""
+    X = with_eigenvalues(150, 36, 0.9 ** np.arange(36)).astype(dtype)
+    if empty:
+        X = np.hstack([X, np.zeros((150, 14), dtype)])[:, np.random.default_rng(1).permutation(50)]
+    view, A, rng = view_of(sp.csr_array(X) if sparse else X), normalised(X)[1], np.random.default_rng(0)
+    rows = {"random": 0, "guess": 2, "long guess": 9}[start]
+    W0 = (7 * orthonormal(view.d, rows, rng) * view.support[:, None]).astype(dtype) if rows else None
+    space = Lanczos(view, width=5, block=4, keep=9, capacity=capacity)
+    space.initialise(rng, W0)
+    check_factorisation(space, A)
+    assert space.size == 0 and space.pending == (4 if rows < 4 else 6)
+    products, sizes = 0, []
+    while space.pending and products < 20:
+        sizes.append(space.size)
+        space.shrink()
+        check_factorisation(space, A)
+        space.expand(rng)
+        products += 1
+        check_factorisation(space, A)
+        assert space.size + space.pending <= len(space.S) and not space.S[: space.size, ~view.support].any()
+    assert view.rows_read == products * 150 and space.products == products
+    if capacity == 16:
+        assert space.restarts > 5 and space.size < space.order and max(sizes) <= 16
+    else:
+        assert space.restarts == 0 and space.size == space.order == 36 and sizes == sorted(sizes)
+        np.testing.assert_allclose(
+            space.pairs(1)[0], np.linalg.eigvalsh(A)[::-1][:36], atol=300 * float(np.finfo(dtype).eps)
+        )
 
 
 @pytest.mark.reference
@@ -60,49 +102,45 @@ def check(worker, A, it):
 def test_identity_at_every_step(columns, dtype, tight):
     X = with_eigenvalues(200, 120, 0.93 ** np.arange(120)).astype(dtype)
     block = 4 if columns < 16 else 8
-    worker, view, A, it, rng = lanczos(X, columns, columns + 2 * block if tight else None)
-    check(worker, A, it)
-    assert worker.block == block and worker.looks == 1 and view.rows_read == worker.passes_to_start(view) * 200
-    restarts = 0
+    solver, view, A, state, rng = narrow(X, columns, columns + 2 * block if tight else None)
+    check(state, A)
+    space = state.space
+    assert space.block == block and space.products == 1
+    assert view.rows_read == solver.passes(view, NOTHING_FOUND).start * 200
     for _ in range(14):
-        size, read = worker.size, view.rows_read
-        it = worker.step(view, it, rng)
-        restarts += worker.size <= size
+        read = view.rows_read
+        state = solver.step(view, state, rng)
         assert view.rows_read == read + 200
-        check(worker, A, it)
-    assert restarts > 3 if tight else restarts <= 2
+        check(state, A)
+    assert space.restarts > 3 if tight else space.restarts <= 2
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_ritz_values_never_fall_through_restarts(dtype):
     X = with_eigenvalues(300, 100, 1 / np.arange(1, 101)).astype(dtype)
-    worker, view, A, it, rng = lanczos(X, 3, 11)
+    solver, view, A, state, rng = narrow(X, 3, 11)
     for _ in range(40):
-        before = it.theta
-        it = worker.step(view, it, rng)
-        assert (it.theta >= before - 100 * np.finfo(dtype).eps).all()
-    np.testing.assert_allclose(it.theta, np.linalg.eigvalsh(A)[::-1][:3], rtol=1e-5)
+        before = state.theta
+        state = solver.step(view, state, rng)
+        assert (state.theta >= before - 100 * np.finfo(dtype).eps).all()
+    np.testing.assert_allclose(state.theta, np.linalg.eigvalsh(A)[::-1][:3], rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("settled", [False, True], ids=["late", "at once"])
-def test_vectors_that_are_asked_for_late(dtype, settled):
-    """The iterate of the step before is still right after a restart has changed what it is made of."""
+def test_vectors_that_are_asked_for_late(dtype):
+    """The state of the step before is still right after a restart has changed what it is made of."""
     X = with_eigenvalues(200, 60, 0.9 ** np.arange(60)).astype(dtype)
-    worker, view, A, it, rng = lanczos(X, 3, 11)
-    restarts = 0
+    solver, view, A, state, rng = narrow(X, 3, 11)
     for _ in range(12):
-        size, last = worker.size, it
-        if settled:
-            last.settle()
-        it = worker.step(view, it, rng)
-        restarts += worker.size <= size
-        W = last.W.astype(float)
+        last, early = state, state.vectors()
+        state = solver.step(view, state, rng)
+        W = last.vectors().astype(float)
+        np.testing.assert_allclose(W, early, atol=100 * np.finfo(dtype).eps)
         np.testing.assert_allclose(np.diag(W.T @ A @ W), last.theta, atol=300 * np.finfo(dtype).eps)
         R = A @ W - W * last.theta
         np.testing.assert_allclose(last.G, R.T @ R, atol=300 * np.finfo(dtype).eps)
-        assert last.W is last.W and last.length == 60
-    assert restarts > 3
+        assert last.d == 60
+    assert state.space.restarts > 3
 
 
 @pytest.mark.reference
@@ -112,12 +150,12 @@ def test_vectors_that_are_asked_for_late(dtype, settled):
 def test_invariant_subspaces(rank, columns, dtype):
     """Rank-deficient data: random directions take over, and nothing is lost or made up."""
     X = with_singular_values(100, 50, 0.7 ** np.arange(rank)).astype(dtype)
-    worker, view, A, it, rng = lanczos(X, columns)
+    solver, view, A, state, rng = narrow(X, columns)
     for _ in range(6):
-        it = worker.step(view, it, rng)
-        check(worker, A, it)
+        state = solver.step(view, state, rng)
+        check(state, A)
     values = np.linalg.eigvalsh(A)[::-1]
-    np.testing.assert_allclose(it.theta, values[: len(it.theta)], atol=300 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(state.theta, values[: len(state.theta)], atol=300 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -125,12 +163,12 @@ def test_invariant_subspaces(rank, columns, dtype):
 def test_repeated_eigenvalues_of_any_multiplicity(copies, dtype):
     """A block of 4 sees a repeated eigenvalue 4 times only: the other copies come from random directions."""
     X = with_singular_values(200, 60, np.append(np.full(copies, 1.0), np.full(60 - copies, 0.5))).astype(dtype)
-    worker, view, A, it, rng = lanczos(X, 7)
-    while not worker.exhausted and worker.looks < 60:
-        it = worker.step(view, it, rng)
-        check(worker, A, it)
+    solver, view, A, state, rng = narrow(X, 7)
+    while state.steps_left != 0 and state.space.products < 60:
+        state = solver.step(view, state, rng)
+        check(state, A)
     values = np.linalg.eigvalsh(A)[::-1]
-    np.testing.assert_allclose(it.theta, values[:7], atol=300 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(state.theta, values[:7], atol=300 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -138,30 +176,30 @@ def test_repeated_eigenvalues_of_any_multiplicity(copies, dtype):
 def test_the_identity(shape, dtype):
     """Every vector is an eigenvector: each block is invariant."""
     X = orthonormal(*shape, np.random.default_rng(0)).astype(dtype)
-    worker, view, A, it, rng = lanczos(X, 3)
+    solver, view, A, state, rng = narrow(X, 3)
     for _ in range(12):
-        it = worker.step(view, it, rng)
-        check(worker, A, it)
-    assert worker.exhausted and it.kind == "exact"
-    np.testing.assert_allclose(it.theta, 1 / shape[1], rtol=300 * np.finfo(dtype).eps)
+        state = solver.step(view, state, rng)
+        check(state, A)
+    assert state.steps_left == 0 and state.kind == "exact"
+    np.testing.assert_allclose(state.theta, 1 / shape[1], rtol=300 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("d", "columns"), [(1, 1), (2, 1), (3, 2), (3, 3), (5, 5), (9, 8), (8, 7), (13, 2)])
 def test_fewer_columns_than_a_block(d, columns, dtype):
     X = with_eigenvalues(40, d, 0.8 ** np.arange(d)).astype(dtype)
-    worker, view, A, it, rng = lanczos(X, columns)
-    check(worker, A, it)
+    solver, view, A, state, rng = narrow(X, columns)
+    check(state, A)
     for _ in range(6):
         read = view.rows_read
-        done = worker.exhausted
-        it = worker.step(view, it, rng)
-        check(worker, A, it)
+        done = state.steps_left == 0
+        state = solver.step(view, state, rng)
+        check(state, A)
         assert not done or view.rows_read == read  # there is nothing left to read for
-    assert worker.exhausted and worker.size == d and it.kind == "exact"
+    assert state.steps_left == 0 and state.space.size == d and state.kind == "exact"
     values = np.linalg.eigvalsh(A)[::-1]
-    np.testing.assert_allclose(it.theta, values[:columns], atol=100 * np.finfo(dtype).eps)
-    assert it.mu == pytest.approx(values[columns] if columns < d else 0.0, abs=100 * float(np.finfo(dtype).eps))
+    np.testing.assert_allclose(state.theta, values[:columns], atol=100 * np.finfo(dtype).eps)
+    assert state.mu == pytest.approx(values[columns] if columns < d else 0.0, abs=100 * float(np.finfo(dtype).eps))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -182,11 +220,11 @@ def test_sparse_rows_against_lapack(k, center, dtype):
 def test_zero_columns_stay_exactly_zero():
     X = np.zeros((100, 40))
     X[:, ::2] = with_eigenvalues(100, 20, 0.8 ** np.arange(20))
-    worker, view, A, it, rng = lanczos(X, 3)
+    solver, view, A, state, rng = narrow(X, 3)
     for _ in range(4):
-        it = worker.step(view, it, rng)
-        check(worker, A, it)
-        assert not it.W[1::2].any()
+        state = solver.step(view, state, rng)
+        check(state, A)
+        assert not state.vectors()[1::2].any()
 
 
 @pytest.mark.parametrize("kind", ["long", "dependent", "oblique"])

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 import vrpca
 from solvers.problems import (
     KINDS,
+    NOTHING_FOUND,
     assert_true_answer,
     lapack,
     orthonormal,
@@ -23,10 +24,10 @@ from solvers.problems import (
     view_of,
     with_eigenvalues,
 )
+from vrpca.options import Options
 from vrpca.solvers.deflation import Deflation
 from vrpca.solvers.oja import Oja
-from vrpca.solvers.options import Options
-from vrpca.solvers.vr import VR
+from vrpca.solvers.vr_block import variance_reduced
 
 EIGENVALUES = 0.7 ** np.arange(20)
 X = with_eigenvalues(800, 20, EIGENVALUES)
@@ -69,12 +70,11 @@ def projection_steps(Z, W_snapshot, eta, order):
 
 
 def one_step(solver, view, seed=0, W0=None):
-    """A first iterate, the row numbers of the next epoch, and the next iterate."""
+    """The vectors of a first state, a generator for the row numbers of the next epoch, and the next state's vectors."""
     rng = np.random.default_rng(seed)
-    it = solver.start(view, rng, W0)
+    state = solver.start(view, NOTHING_FOUND, rng, W0)
     twin = copy.deepcopy(rng)
-    W, P = it.W.copy(), it.P.copy()
-    return W, P, twin, solver.step(view, it, rng)
+    return state.vectors().copy(), twin, solver.step(view, state, rng).vectors()
 
 
 def heuristic(Z):
@@ -108,20 +108,20 @@ def case(name):
 @pytest.mark.parametrize("name", CASES)
 def test_an_epoch_is_algorithm_1_to_the_letter(name):
     view, Z = case(name)
-    W, _, rng, it = one_step(VR(view, Options(1)), view)
+    W, rng, after = one_step(variance_reduced(Options(), 1), view)
     w = algorithm_1(Z, W[:, 0], heuristic(Z), rng.integers(150, size=150))
-    assert np.linalg.norm(w * np.sign(w @ it.W[:, 0]) - it.W[:, 0]) < 1e-12
+    assert np.linalg.norm(w * np.sign(w @ after[:, 0]) - after[:, 0]) < 1e-12
 
 
 @pytest.mark.reference
 @pytest.mark.parametrize("name", CASES)
 def test_sampling_by_norm_weighs_each_step_by_one_over_its_probability(name):
     view, Z = case(name)
-    W, _, rng, it = one_step(VR(view, Options(1, sampling="norm")), view)
+    W, rng, after = one_step(variance_reduced(Options(sampling="norm"), 1), view)
     norms = (Z**2).sum(axis=1)
     order = np.searchsorted(np.cumsum(norms), rng.random(150) * norms.sum(), side="right")
     w = algorithm_1(Z, W[:, 0], heuristic(Z), order, np.divide(norms.mean(), norms, where=norms > 0, out=norms * 0))
-    assert np.linalg.norm(w * np.sign(w @ it.W[:, 0]) - it.W[:, 0]) < 1e-12
+    assert np.linalg.norm(w * np.sign(w @ after[:, 0]) - after[:, 0]) < 1e-12
 
 
 @pytest.mark.reference
@@ -129,17 +129,17 @@ def test_sampling_by_norm_weighs_each_step_by_one_over_its_probability(name):
 @pytest.mark.parametrize("control", ["difference", "projection"])
 def test_a_block_epoch_is_its_formula(name, control):
     view, Z = case(name)
-    W, _, rng, it = one_step(VR(view, Options(3, control=control)), view)
+    W, rng, after = one_step(variance_reduced(Options(control=control), 3), view)
     steps = remark_1 if control == "difference" else projection_steps
     expected = steps(Z, W, heuristic(Z), rng.integers(150, size=150))
-    assert sine(it.W.T, expected.T) < 1e-12
+    assert sine(after.T, expected.T) < 1e-12
 
 
 @pytest.mark.reference
 def test_with_one_column_the_projection_form_is_its_own_formula():
     view, Z = case("sparse centred")
-    W, _, rng, it = one_step(VR(view, Options(1, control="projection")), view)
-    assert sine(it.W.T, projection_steps(Z, W, heuristic(Z), rng.integers(150, size=150)).T) < 1e-12
+    W, rng, after = one_step(variance_reduced(Options(control="projection"), 1), view)
+    assert sine(after.T, projection_steps(Z, W, heuristic(Z), rng.integers(150, size=150)).T) < 1e-12
 
 
 @pytest.mark.reference
@@ -148,12 +148,12 @@ def test_a_deflated_epoch_is_algorithm_1_on_projected_rows(name):
     view, Z = case(name)
     _, Vt = lapack(Z)
     start = np.column_stack([Vt[0], orthonormal(12, 1, np.random.default_rng(0))])
-    W, _, rng, it = one_step(Deflation(view, Options(2)), view, W0=start)
+    W, rng, after = one_step(Deflation(Options(), 2), view, W0=start)
     first = Vt[0][:, None]
     projected = Z - (Z @ first) @ first.T
     w = algorithm_1(projected, W[:, 1], heuristic(Z), rng.integers(150, size=150))
-    assert sine(it.W.T, np.stack([Vt[0], w])) < 1e-6  # the start's first vector is found again, up to Ritz rotation
-    assert sine(it.W.T, np.linalg.qr(np.stack([Vt[0], w]).T)[0].T) < 1e-6
+    assert sine(after.T, np.stack([Vt[0], w])) < 1e-6  # the start's first vector is found again, up to Ritz rotation
+    assert sine(after.T, np.linalg.qr(np.stack([Vt[0], w]).T)[0].T) < 1e-6
 
 
 @pytest.mark.reference
@@ -161,18 +161,18 @@ def test_a_deflated_epoch_is_algorithm_1_on_projected_rows(name):
 @pytest.mark.parametrize("name", CASES)
 def test_oja_takes_steps_c_over_t(name, k):
     view, Z = case(name)
-    W, _, rng, it = one_step(Oja(view, Options(k, step=0.02)), view)
+    W, rng, after = one_step(Oja(Options(step=0.02), k), view)
     for t, i in enumerate(rng.integers(150, size=150), start=1):
         W = np.linalg.qr(W + 0.02 / t * np.outer(Z[i], Z[i] @ W))[0]
-    assert sine(it.W.T, W.T) < 1e-12
+    assert sine(after.T, W.T) < 1e-12
 
 
 @pytest.mark.reference
 def test_a_step_given_as_a_number_is_in_the_units_of_the_data():
     view, Z = case("sparse centred")
-    W, _, rng, it = one_step(VR(view, Options(1, step=0.004, epoch_length=77)), view)
+    W, rng, after = one_step(variance_reduced(Options(step=0.004, epoch_length=77), 1), view)
     w = algorithm_1(Z, W[:, 0], 0.004, rng.integers(150, size=77))
-    assert np.linalg.norm(w * np.sign(w @ it.W[:, 0]) - it.W[:, 0]) < 1e-12
+    assert np.linalg.norm(w * np.sign(w @ after[:, 0]) - after[:, 0]) < 1e-12
 
 
 VARIANTS = {
@@ -253,8 +253,8 @@ def test_oja_improves_slowly_but_really(k):
         with pytest.warns(ConvergenceWarning, match="max_passes"):
             found = vrpca.svd(Y, k, solver="oja", step=1.5, max_passes=160, tol=1e-9, random_state=seed)
         errors.append(1 - np.array([r.objective for r in found.history]) / best)
-    looks = min(map(len, errors))  # a run whose best look is not its last one ends an epoch earlier
-    mean = np.mean([error[:looks] for error in errors], axis=0)
+    records = min(map(len, errors))  # a run whose best snapshot is not its last one ends an epoch earlier
+    mean = np.mean([error[:records] for error in errors], axis=0)
     early, middle, late = mean[1:6].mean(), mean[12:20].mean(), mean[-20:].mean()
     assert middle < early / 2 and late < middle / 2  # it goes down ...
     assert late > 1e-9  # ... like 1/t, not exponentially
@@ -314,7 +314,7 @@ def with_singular_values_of_rank(rank):
 @pytest.mark.parametrize(("solver", "k"), [("vr", 1), ("vr", 3), ("hybrid", 1)])
 def test_rows_sorted_by_class_do_no_harm_in_any_layout(kind, sampling, solver, k, monkeypatch):
     """Data that are converted piece by piece take about as many passes as an array, which is drawn from as a whole."""
-    monkeypatch.setattr("vrpca.data.arrays.BLOCK_BYTES", 200 * 30 * 8)
+    monkeypatch.setattr("vrpca.data.memory.BLOCK_BYTES", 200 * 30 * 8)
     rng = np.random.default_rng(0)
     classes = np.repeat(rng.standard_normal((10, 30)) * 4, 400, axis=0)
     data = np.rint(4 * (classes + rng.standard_normal(classes.shape)) / np.arange(1, 31) ** 0.5)

@@ -94,7 +94,7 @@ def columnwise_neighbours(dtype: np.dtype) -> int:
 
 def physical_memory() -> float:
     """Bytes of memory that this machine has; infinite where it does not say."""
-    names = getattr(os, "sysconf_names", {})
+    names = getattr(os, "sysconf_names", {})  # Windows has none
     if "SC_PHYS_PAGES" not in names:
         return math.inf
     return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")

@@ -50,4 +50,6 @@ class Hybrid(Stochastic):
 
     def step(self, view: View, state: Snapshot, rng: np.random.Generator) -> Snapshot:
         """An epoch of VR-PCA."""
-        return self.vr.step(view, state, rng)
+        handed_over = [state]
+        del state  # so that `vr` holds the only reference, and can free U and P
+        return self.vr.step(view, handed_over.pop(), rng)

@@ -7,8 +7,10 @@ import pytest
 import scipy.sparse as sp
 
 import vrpca
-from solvers.problems import assert_orthonormal, orthonormal, view_of, with_eigenvalues
-from vrpca.solvers.space import Space
+from solvers.problems import assert_orthonormal, normalised, orthonormal, view_of, with_eigenvalues
+from vrpca.options import Options
+from vrpca.solvers.krylov import Krylov
+from vrpca.solvers.search_space import SearchSpace
 
 DTYPES = (np.float32, np.float64)
 
@@ -38,11 +40,11 @@ def psd(values, d, seed=0):
     return (Q * values) @ Q.T
 
 
-def check(space, tolerance=None):
-    """S orthonormal, AS = S A, H = S A S^T, theta its eigenvalues."""
+def check(space, A, tolerance=None):
+    """The invariant: S orthonormal, AS = S A, H = S A S^T, theta its eigenvalues."""
     eps = float(np.finfo(space.S.dtype).eps)
     tolerance = 200 * eps if tolerance is None else tolerance
-    m, A = space.size, space.operator.A
+    m = space.size
     S = space.S[:m].astype(float)
     assert_orthonormal(space.S[:m], tolerance)
     np.testing.assert_allclose(space.AS[:m], S @ A, atol=tolerance)
@@ -52,8 +54,8 @@ def check(space, tolerance=None):
 
 def started(A, columns, capacity, dtype, seed=1):
     rng = np.random.default_rng(seed)
-    space = Space(Matrix(A, dtype), columns, capacity)
-    space.expand(space.fresh(rng.standard_normal((columns + 1, len(A)), dtype=dtype), rng))
+    space = SearchSpace(Matrix(A, dtype), columns, capacity)
+    space.expand(space.new_directions(rng.standard_normal((columns + 1, len(A)), dtype=dtype), rng))
     return space, rng
 
 
@@ -64,20 +66,20 @@ def test_identities_after_every_step(columns, capacity, dtype):
     """However often room has to be made."""
     A = psd(0.9 ** np.arange(60), 60)
     space, rng = started(A, columns, capacity, dtype)
-    check(space)
+    check(space, A)
     restarts, width = 0, columns + 1
     for _ in range(5):
-        _, R = space.iterate(width)
+        _, R = space.residuals(width)
         before = space.size
-        space.make_room(width)
+        space.shrink(width)
         restarts += space.size < before
-        check(space)
-        Z = space.fresh(R, rng)
+        check(space, A)
+        Z = space.new_directions(R, rng)
         joint = np.vstack([space.S[: space.size], Z])
         assert len(Z) and joint.shape[0] <= len(space.S)
         assert_orthonormal(joint, 200 * np.finfo(dtype).eps)
         space.expand(Z)
-        check(space)
+        check(space, A)
     assert restarts or capacity > width * 6
 
 
@@ -87,10 +89,10 @@ def test_identities_hold_in_long_runs(columns, capacity, dtype):
     A = psd(0.98 ** np.arange(300), 300)
     space, rng = started(A, columns, capacity, dtype)
     for _ in range(150):
-        _, R = space.iterate(columns + 1)
-        space.make_room(columns + 1)
-        space.expand(space.fresh(R, rng))
-        check(space, 100 * np.finfo(dtype).eps)
+        _, R = space.residuals(columns + 1)
+        space.shrink(columns + 1)
+        space.expand(space.new_directions(R, rng))
+        check(space, A, 100 * np.finfo(dtype).eps)
     eigenvalues = np.linalg.eigvalsh(A)[::-1]
     assert (space.theta[:columns] <= eigenvalues[:columns] * (1 + 200 * np.finfo(dtype).eps)).all()
 
@@ -111,52 +113,55 @@ def test_ritz_values_never_fall(capacity, dtype):
     slack = 50 * np.finfo(dtype).eps
     for _ in range(15):
         before = space.theta[:4].copy()
-        _, R = space.iterate(4)
-        space.make_room(4)
+        _, R = space.residuals(4)
+        space.shrink(4)
         assert (space.theta[:4] >= before - slack).all()
-        space.expand(space.fresh(R, rng))
+        space.expand(space.new_directions(R, rng))
         assert (space.theta[:4] >= before - slack).all()
         assert (space.theta[:4] <= np.linalg.eigvalsh(space.operator.A)[::-1][:4] + slack).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_restart_keeps_the_iterate_before(dtype):
-    """As locally optimal conjugate gradients do: its span is still there after room was made."""
+def test_a_restart_keeps_the_vectors_of_the_step_before(dtype):
+    """As locally optimal conjugate gradients do: their span is still there after room was made."""
     space, rng = started(psd(0.8 ** np.arange(50), 50), 2, 18, dtype)
     before = None
     while True:
-        _, R = space.iterate(3)
+        _, R = space.residuals(3)
         size, now = space.size, space.vectors(3).astype(float)
-        space.make_room(3)
+        space.shrink(3)
         if space.size < size:
             break
         before = now
-        space.expand(space.fresh(R, rng))
+        space.expand(space.new_directions(R, rng))
     S = space.S[: space.size].astype(float)
     for vectors in (now, before):
         np.testing.assert_allclose((vectors @ S.T) @ S, vectors, atol=200 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_iterates_and_their_residuals(dtype):
+def test_states_and_their_residuals(dtype):
     A = psd(0.7 ** np.arange(30), 30)
     space, rng = started(A, 3, 30, dtype)
+    solver = Krylov(Options(), 3)
     eps = 200 * np.finfo(dtype).eps
     for _ in range(4):
-        it, R = space.iterate(5)
-        W = it.W.astype(float)
-        assert it.W.shape == (30, 3) and it.theta.shape == (3,) and len(R) == min(5, space.size)
-        np.testing.assert_allclose(it.U, A @ W, atol=eps)
-        np.testing.assert_allclose(W.T @ A @ W, np.diag(it.theta), atol=eps)
-        true = A @ W - W * it.theta
-        np.testing.assert_allclose(R[:3].T, true, atol=eps)
-        np.testing.assert_allclose(it.G, true.T @ true, atol=eps)
-        V = space.vectors(len(R)).astype(float)
+        V, R = space.residuals(5)
+        V = V.astype(float)
+        assert len(V) == len(R) == min(5, space.size)
         np.testing.assert_allclose(R, V @ A - V * space.theta[: len(R), None], atol=eps)
-        np.testing.assert_allclose(V[:3], W.T, atol=eps)
+        np.testing.assert_allclose(V, space.vectors(5), atol=eps)
+        state = solver.state(space.operator, space, watched=5)
+        W = state.vectors().astype(float)
+        assert W.shape == (30, 3) and state.theta.shape == (3,) and len(state.residuals) == 4
+        np.testing.assert_allclose(W.T, V[:3], atol=eps)
+        np.testing.assert_allclose(W.T @ A @ W, np.diag(state.theta), atol=eps)
+        true = A @ W - W * state.theta
+        np.testing.assert_allclose(state.residuals[:3].T, true, atol=eps)
+        np.testing.assert_allclose(state.G, true.T @ true, atol=eps)
         outside = np.linalg.eigvalsh(A - W @ W.T @ A - A @ W @ W.T + W @ (W.T @ A @ W) @ W.T)[-1]
-        assert it.kind == "estimated" and it.mu >= outside - eps
-        space.expand(space.fresh(R, rng))
+        assert state.kind == "estimated" and state.mu >= outside - eps
+        space.expand(space.new_directions(R, rng))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -165,13 +170,14 @@ def test_a_full_space_knows_everything(dtype):
     space, rng = started(A, 3, 100, dtype)
     assert len(space.S) == 13  # no more than there is
     while not space.full:
-        space.expand(space.fresh(space.iterate(4)[1], rng))
-        check(space)
+        space.expand(space.new_directions(space.residuals(4)[1], rng))
+        check(space, A)
     eigenvalues = np.linalg.eigvalsh(A)[::-1]
     np.testing.assert_allclose(space.theta, eigenvalues, atol=100 * np.finfo(dtype).eps)
-    it, _ = space.iterate(4)
-    assert it.kind == "exact" and it.mu == pytest.approx(eigenvalues[3], abs=100 * float(np.finfo(dtype).eps))
-    assert len(space.fresh(np.ones((4, 13), dtype), rng)) == 0  # nothing is left
+    state = Krylov(Options(), 3).state(space.operator, space)
+    assert state.kind == "exact" and state.steps_left == 0
+    assert state.mu == pytest.approx(eigenvalues[3], abs=100 * float(np.finfo(dtype).eps))
+    assert len(space.new_directions(np.ones((4, 13), dtype), rng)) == 0  # nothing is left
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -180,7 +186,7 @@ def test_directions_that_are_there_already_become_random_ones(old, dtype):
     space, rng = started(psd(np.ones(25), 25), 3, 25, dtype)
     Z = rng.standard_normal((5, 25), dtype=dtype)
     Z[:old] = rng.standard_normal((old, space.size)).astype(dtype) @ space.S[: space.size]
-    new = space.fresh(Z, rng)
+    new = space.new_directions(Z, rng)
     assert len(new) == 5
     assert_orthonormal(np.vstack([space.S[: space.size], new]), 100 * np.finfo(dtype).eps)
     kept = np.vstack([space.S[: space.size], new]).astype(float)
@@ -200,7 +206,7 @@ def test_directions_of_any_size(what, dtype):
         Z[1:] = Z[0] + 100 * np.finfo(dtype).eps * Z[1:]
     else:
         Z *= dtype(1e-15 if what == "tiny" else 1e15)
-    new = space.fresh(Z, rng)
+    new = space.new_directions(Z, rng)
     assert len(new) == 4
     assert_orthonormal(np.vstack([space.S[: space.size], new]), 100 * np.finfo(dtype).eps)
 
@@ -212,46 +218,64 @@ def test_zero_columns_stay_exactly_zero(capacity, dtype):
     A = np.zeros((40, 40))
     there = np.arange(0, 40, 2)
     A[np.ix_(there, there)] = psd(np.array([5, 1, 1, 1]), 20)
-    space = Space(Matrix(A, dtype), 3, capacity)
+    space = SearchSpace(Matrix(A, dtype), 3, capacity)
     rng = np.random.default_rng(0)
     first = rng.standard_normal((4, 40), dtype=dtype)
     first[:, 1::2] = 0
-    space.expand(space.fresh(first, rng))
+    space.expand(space.new_directions(first, rng))
     for _ in range(8):
-        _, R = space.iterate(4)
-        space.make_room(4)
-        Z = space.fresh(R, rng)
+        _, R = space.residuals(4)
+        space.shrink(4)
+        Z = space.new_directions(R, rng)
         assert not Z[:, 1::2].any()
         if not len(Z):
             break
         space.expand(Z)
-        assert not space.S[: space.size, 1::2].any() and not space.iterate(4)[0].W[1::2].any()
-        check(space)
+        assert not space.S[: space.size, 1::2].any() and not space.residuals(4)[0][:, 1::2].any()
+        check(space, A)
     np.testing.assert_allclose(space.theta[:3], [0.625, 0.125, 0.125], rtol=1e-5)
 
 
 def test_every_expansion_is_one_product():
     space, rng = started(psd(0.9 ** np.arange(30), 30), 2, 12, np.float64)
     for count in range(2, 9):
-        _, R = space.iterate(3)
-        space.make_room(3)
-        space.expand(space.fresh(R, rng))
-        assert space.operator.products == space.looks == count
+        _, R = space.residuals(3)
+        space.shrink(3)
+        space.expand(space.new_directions(R, rng))
+        assert space.operator.products == space.products == count
 
 
 @pytest.mark.reference
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_space_of_a_view(dtype):
-    X = with_eigenvalues(300, 20, 0.5 ** np.arange(20)).astype(dtype)
-    view = view_of(X)
-    Z = X.astype(float) * np.sqrt(300) / np.linalg.norm(X.astype(float))
-    view.A = Z.T @ Z / 300
-    space, rng = Space(view, 2, 20), np.random.default_rng(0)
-    space.expand(space.fresh(rng.standard_normal((3, 20), dtype=dtype), rng))
-    for _ in range(5):
-        space.expand(space.fresh(space.iterate(3)[1], rng))
-        check(space)
-    assert view.rows_read == 6 * 300
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("empty", [False, True], ids=["all columns", "empty columns"])
+@pytest.mark.parametrize("capacity", [0, 40], ids=["restarts", "until it is full"])
+def test_the_invariant_on_views(dtype, sparse, empty, capacity):
+    """After every expansion and every restart, until the space is full where it may grow so far."""
+    X = with_eigenvalues(300, 20, 0.7 ** np.arange(20)).astype(dtype)
+    if empty:
+        X = np.hstack([X, np.zeros((300, 15), dtype)])[:, np.random.default_rng(1).permutation(35)]
+    view = view_of(sp.csr_array(X) if sparse else X)
+    A = normalised(X)[1]
+    assert view.support.sum() == 20
+    space, rng = SearchSpace(view, 2, capacity), np.random.default_rng(0)
+    space.expand(space.new_directions(rng.standard_normal((3, view.d), dtype=dtype) * view.support, rng))
+    check(space, A)
+    expansions, restarts = 1, 0
+    while not space.full and expansions < 12:
+        R, size = space.residuals(3)[1], space.size
+        space.shrink(3)
+        restarts += space.size < size
+        check(space, A)
+        space.expand(space.new_directions(R, rng))
+        expansions += 1
+        check(space, A)
+        assert not space.S[: space.size, ~view.support].any()
+    assert space.full == (capacity == 40) and (restarts > 3) == (capacity == 0)
+    assert view.rows_read == expansions * 300
+    if space.full:
+        assert space.size == space.order == 20
+        np.testing.assert_allclose(space.theta, np.linalg.eigvalsh(A)[::-1][:20], atol=200 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -259,10 +283,10 @@ def test_a_space_of_a_view(dtype):
 def test_the_last_direction_is_found(d, dtype):
     """A random vector has little left outside of all the others."""
     rng = np.random.default_rng(0)
-    space = Space(view_of(rng.standard_normal((10, d)).astype(dtype)), 1, d)
+    space = SearchSpace(view_of(rng.standard_normal((10, d)).astype(dtype)), 1, d)
     space.S[: d - 1] = np.linalg.qr(rng.standard_normal((d, d)))[0][: d - 1]
     space.size = d - 1
-    (last,) = space.fresh(np.zeros((1, d), dtype), rng)
+    (last,) = space.new_directions(np.zeros((1, d), dtype), rng)
     assert np.abs(space.S[: d - 1] @ last).max() < 10 * np.finfo(dtype).eps
     assert np.linalg.norm(last) == pytest.approx(1)
 
