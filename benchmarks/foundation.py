@@ -26,13 +26,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 import vrpca
 from vrpca import kernels
-from vrpca.data.moments import column_moments
-from vrpca.data.source import as_source
-from vrpca.data.view import make_view
+from vrpca.data.open import as_source
+from vrpca.data.view import Problem
 from vrpca.linalg import aligned_zeros
-from vrpca.settings import DEFAULTS, extra_columns
-from vrpca.solvers import make_solver
-from vrpca.solvers.options import Options
+from vrpca.options import Options
+from vrpca.plan import block_width, solver_for
 from vrpca.threads import blas_threads, n_threads
 
 THREADS = n_threads(None)
@@ -132,25 +130,24 @@ def in_turns(repeats: int, *tasks: Callable[[], object]) -> list[float]:
     return best
 
 
-def epoch_of(X: np.ndarray | sp.csr_matrix, k: int, oversample: int | None = None, **how: bool) -> Callable[[], object]:
+def epoch_of(
+    X: np.ndarray | sp.csr_matrix, k: int, oversample: int | None = None, center: bool = False
+) -> Callable[[], object]:
     """One epoch of `vr` (m = n steps and the snapshot with everything a run does with it), as a task."""
-    source = as_source(X)
-    center = how.get("center", False)
-    moments = column_moments(source, None, THREADS)
-    view = make_view(source, moments, center=center, scale=False, weights=None, transpose=False, n_threads=THREADS)
-    columns = k if k == 1 else extra_columns({**DEFAULTS, "oversample": oversample}, k, "vr") + k
-    solver = make_solver("vr", view, Options(columns), deflate=False)
+    problem = Problem(as_source(X), None, center, scale=False, n_threads=THREADS)
+    first_pass = problem.first_pass()
+    view = problem.view(first_pass.moments)
+    solver = solver_for(Options(oversample=oversample), "vr", k, problem.source.entries, view.d)
     rng = np.random.default_rng(0)
-    it = solver.start(view, rng, None)
-    for _ in range(2):
-        it = solver.step(view, it, rng)
+    held = [solver.start(view, first_pass, rng)]  # the step frees what it has used: nobody else may hold the state
 
     def task() -> object:
-        nonlocal it
         with blas_threads(1):  # as in a run
-            it = solver.step(view, it, rng)
-        return it.certificate(k, view.rounding)
+            held.append(solver.step(view, held.pop(), rng))
+        return held[0].certificate(k, view.rounding)
 
+    for _ in range(2):
+        task()
     return task
 
 
@@ -228,7 +225,7 @@ def memory(folder: Path) -> None:
 def memory_child(R: sp.csr_matrix, k: int) -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
     n, d = R.shape
-    l = k + extra_columns(DEFAULTS, k, "vr")
+    l = block_width(Options(), "vr", k)
     vrpca.svd(R[:100], 1, center=True, solver="vr", max_passes=5, compute_u=False)  # everything is loaded
     before = reset_peak()
     vrpca.svd(R, k, center=True, solver="vr", tol=0, max_passes=12, random_state=0, compute_u=False)

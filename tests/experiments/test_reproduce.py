@@ -16,7 +16,7 @@ from vrpca.errors import DataError
 from vrpca.experiments.measure import Log
 from vrpca.experiments.reproduce import claims, curves, page, stages
 from vrpca.experiments.reproduce.claims import Finding
-from vrpca.experiments.reproduce.curves import Curve, Extent, Method, Problem, Recorder, Stage, follow, iterates
+from vrpca.experiments.reproduce.curves import Curve, Extent, Method, Problem, Recorder, Stage, follow, states
 from vrpca.experiments.reproduce.figures import DIFFERENCE, HYBRID, OJA, POWER, PROJECTION, VR, Panel, axis_end, panel
 from vrpca.experiments.reproduce.fits import decay, line
 from vrpca.experiments.summary import Table
@@ -204,8 +204,9 @@ def test_only_points_that_nothing_beats_are_shown():
 @pytest.mark.parametrize("method", [DIFFERENCE, PROJECTION])
 def test_blocks_have_k_columns(method, rng):
     X = rng.standard_normal((500, 30)) * np.geomspace(1, 0.1, 30)
-    it = next(iterates(Problem(X, 4, optimum(X, 4)), Problem(X, 4, optimum(X, 4)).view(1), method, 0))
-    assert it.W.shape == (30, 4)
+    problem = Problem(X, 4, optimum(X, 4))
+    state = next(states(problem, *problem.read(1), method, 0))
+    assert state.vectors().shape == (30, 4)
 
 
 def test_the_step_is_the_papers(problem):

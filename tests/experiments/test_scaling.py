@@ -155,7 +155,7 @@ def test_rows_of_another_size_do_not_count(folder):
 
 def test_nothing_is_measured_twice(folder, monkeypatch, capsys):
     monkeypatch.setattr(scaling, "run", lambda *a: pytest.fail("measured again"))
-    monkeypatch.setattr(scaling, "iterates", lambda *a: pytest.fail("measured again"))
+    monkeypatch.setattr(scaling, "states", lambda *a: pytest.fail("measured again"))
     monkeypatch.setattr(drawing, "scaling", lambda *a: [])
     arguments = ["reproduce", "scaling", "--size", "tiny", "--out", str(folder), "--threads", "1", "--resume", "-q"]
     assert cli.run(arguments) == 0

@@ -60,10 +60,10 @@ def ours(solver: str) -> Contender:
 
 
 def _option(text: str) -> tuple[str, Any]:
-    from vrpca.settings import DEFAULTS
+    from vrpca.options import names
 
     name, equals, value = text.partition("=")
-    if not equals or name not in DEFAULTS or name in ("solver", "tol"):
+    if not equals or name not in names() or name in ("solver", "tol"):
         raise OptionError(f"{text} is not an option of a solver: write option=value, as in vr:oversample=4.")
     try:
         return name, json.loads(value)

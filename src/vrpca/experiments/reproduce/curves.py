@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vrpca.data.moments import column_moments
-from vrpca.data.source import as_source
-from vrpca.data.view import View, make_view
+from vrpca.data import view as data_view
+from vrpca.data.first_pass import FirstPass, column_moments
+from vrpca.data.open import as_source
+from vrpca.data.view import View
 from vrpca.experiments.measure import Log, Result, Say
 from vrpca.experiments.optimum import Optimum, row_blocks
 from vrpca.experiments.peers import POWERS
-from vrpca.solvers import SOLVERS, make_solver
-from vrpca.solvers.iterate import Iterate
-from vrpca.solvers.options import Options
+from vrpca.options import Options
+from vrpca.solvers import SOLVERS, Solver, make_solver
+from vrpca.solvers.base import State
 from vrpca.threads import blas_threads
 
 TARGET, BOTTOM = 1e-10, 1e-13  # what is to be reached, and where a curve may end
@@ -49,7 +50,7 @@ class Method:
     solver : str
         The name in the registry.
     options : dict
-        Entries of `solvers.options.Options`; and `copies`, how often every row of the data counts (VR-PCA only).
+        Entries of `vrpca.options.Options`; and `copies`, how often every row of the data counts (VR-PCA only).
     step_by_gap : float or None
         Oja's constant c in units of 1 / (eigengap of A), which is known here.
     shared_start : bool
@@ -93,11 +94,12 @@ class Problem:
         )
         return float(squares) / self.X.shape[0]
 
-    def view(self, threads: int) -> View:
-        """The matrix as solvers see it; the first look at it is not counted."""
+    def read(self, threads: int) -> tuple[View, FirstPass]:
+        """The matrix as solvers see it, and its first pass, which the view does not count."""
         source = as_source(self.X)
         moments = column_moments(source, None, threads)
-        return make_view(source, moments, center=False, scale=False, weights=None, transpose=False, n_threads=threads)
+        as_it_is = data_view.Problem(source, None, center=False, scale=False, n_threads=threads)
+        return as_it_is.view(moments), FirstPass(moments)
 
 
 @dataclass(frozen=True)
@@ -140,18 +142,30 @@ def start_of(problem: Problem, seed: int) -> np.ndarray:
     return np.random.default_rng([seed, problem.k]).standard_normal((problem.X.shape[1], problem.k))
 
 
-def iterates(
-    problem: Problem, view: View, method: Method, seed: int, stride: int = 1, start: np.ndarray | None = None
-) -> Iterator[Iterate]:
+def states(
+    problem: Problem,
+    view: View,
+    first_pass: FirstPass,
+    method: Method,
+    seed: int,
+    stride: int = 1,
+    start: np.ndarray | None = None,
+) -> Iterator[State]:
     """Let a solver take its steps, without end; nothing is judged, halved or taken back on the way."""
-    solver = make_solver(method.solver, view, _options(problem, method, view.n, stride), False)
+    solver = _solver(problem, view, method, stride)
     rng = np.random.default_rng([seed, zlib.crc32(method.label.encode())])
     start = start_of(problem, seed) if start is None and method.shared_start else start
-    it = solver.start(view, rng, None if start is None else start.astype(view.dtype))
-    yield it
-    while it.finite and not solver.exhausted:
-        it = solver.step(view, it, rng)
-        yield it
+    state = solver.start(view, first_pass, rng, None if start is None else start.astype(view.dtype))
+    yield state
+    while state.finite and state.steps_left != 0:
+        state = solver.step(view, state, rng)
+        yield state
+
+
+def _solver(problem: Problem, view: View, method: Method, stride: int) -> Solver:
+    options = _options(problem, method, view.n, stride)
+    width = SOLVERS[method.solver].width_for(problem.k, options.cost) if method.roomy else problem.k
+    return make_solver(method.solver, options, min(width, view.d), view.source.entries, view.d)
 
 
 def _options(problem: Problem, method: Method, n: int, stride: int) -> Options:
@@ -163,27 +177,28 @@ def _options(problem: Problem, method: Method, n: int, stride: int) -> Options:
         given["step"] = method.step_by_gap / problem.optimum.gap
     if method.solver in LOOKS_APART:
         given["epoch_length"] = stride * n
-    extra = SOLVERS[method.solver].extra_columns(problem.k, given.get("cost", "time")) if method.roomy else 0
-    return Options(columns=min(problem.k + extra, problem.X.shape[1]), **given)
+    return Options(solver=method.solver, **given)
 
 
 def effective_passes(method: Method, view: View, looks: int) -> float:
     """Readings as the paper counts them: 2 for an epoch of VR-PCA, 1 for an iteration or n of Oja's steps."""
     apart = looks if method.solver in LOOKS_APART else 1 if method.solver in LAST_APART else 0
     copies = method.options.get("copies", 1)
-    return (view.passes - apart) * 2 / (1 + copies)  # n rows stand for all copies in a snapshot, not in the steps
+    passes = view.rows_read / view.n - apart
+    return passes * 2 / (1 + copies)  # n rows stand for all copies in a snapshot, not in the steps
 
 
 def follow(problem: Problem, method: Method, extent: Extent, seed: int, threads: int, tell: Say) -> Points:
     """Points until the extent, the bottom, or the end of all progress; the seconds are the solver's."""
     points: Points = []
-    view, began, spent, told = problem.view(threads), time.perf_counter(), 0.0, time.perf_counter()
-    for it in iterates(problem, view, method, seed, extent.stride):
+    view, first_pass = problem.read(threads)
+    began, spent, told = time.perf_counter(), 0.0, time.perf_counter()
+    for state in states(problem, view, first_pass, method, seed, extent.stride):
         spent += time.perf_counter() - began
-        if not it.finite:
+        if not state.finite:
             break
         passes = effective_passes(method, view, len(points) + 1)
-        points.append([passes, problem.optimum.suboptimality(it.W), spent])
+        points.append([passes, problem.optimum.suboptimality(state.vectors()), spent])
         if passes >= extent.passes or _finished(points):
             break
         if time.perf_counter() - told > TELL:

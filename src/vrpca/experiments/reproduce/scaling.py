@@ -20,10 +20,10 @@ from sklearn.exceptions import ConvergenceWarning
 import vrpca
 from vrpca.experiments.measure import Log, Result, Say
 from vrpca.experiments.optimum import Optimum
-from vrpca.experiments.reproduce.curves import TARGET, Curve, Extent, Method, Problem, follow, iterates
+from vrpca.experiments.reproduce.curves import TARGET, Curve, Extent, Method, Problem, follow, states
 from vrpca.experiments.reproduce.fits import decay
 from vrpca.experiments.synthetic import PaperMatrix
-from vrpca.solvers.steps import Theory
+from vrpca.options import Theory
 
 SAME = ("study", "setting")
 DELTA = 0.5  # Theorem 1's failure probability per epoch, in the sweep of the gap
@@ -269,10 +269,10 @@ def _promise(n: int, d: int, gap: float, delta: float, epsilon: float, seed: int
     g -= (g @ v) * v
     method = theorem(problem, delta, epsilon)
     epochs = method.options["theory"].plan(method.options["theory"].r)[2]
-    steps = iterates(problem, problem.view(1), method, seed, start=(v + g / np.linalg.norm(g))[:, None])
+    steps = states(problem, *problem.read(1), method, seed, start=(v + g / np.linalg.norm(g))[:, None])
     for _ in range(epochs + 1):
-        it = next(steps)
-    return {"error": 1 - float(it.W[:, 0] @ v) ** 2}
+        state = next(steps)
+    return {"error": 1 - float(state.vectors()[:, 0] @ v) ** 2}
 
 
 def cost_study(study: Study, sweep: Sweep) -> None:
@@ -294,7 +294,7 @@ def _cost(n: int, d: int, per_row: int, epochs: int = 6) -> dict[str, Any]:
     X = sp.csr_matrix((rng.random(entries), columns, np.arange(0, entries + 1, per_row)), shape=(n, d))
     X.sum_duplicates()
     problem = Problem(X, 1, Optimum(np.ones(1), np.zeros((d, 1)), 0.0, lambda E: 0.0))
-    steps, times = iterates(problem, problem.view(1), Method("VR-PCA", "vr", {"step": "paper"}), 0), []
+    steps, times = states(problem, *problem.read(1), Method("VR-PCA", "vr", {"step": "paper"}), 0), []
     next(steps)
     for _ in range(epochs):
         began = time.perf_counter()
