@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vrpca.experiments.bench import fastest
+from vrpca.experiments.bench.contests import fastest
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 TIMES = "| data | target | vrpca `auto` | best peer | ratio |\n"

@@ -16,9 +16,10 @@ from typer.core import TyperGroup
 from vrpca.errors import OptionError
 
 if TYPE_CHECKING:
-    from vrpca.experiments.datasets import Prepared
-    from vrpca.experiments.measure import Conditions, Result, Session
-    from vrpca.experiments.summary import Table
+    from vrpca.experiments.bench.measure import Conditions, Session
+    from vrpca.experiments.shared.datasets import Prepared
+    from vrpca.experiments.shared.log import Result
+    from vrpca.experiments.shared.summary import Table
 
 QUICK = (("mnist", 6), ("rcv1", 3), ("news20", 6), ("power-law", 10), ("flat", 1))  # those whose files are there
 APART = ("ctx", "folder", "cache", "out", "resume", "quiet")  # options that do not change what is measured
@@ -87,7 +88,8 @@ def peers(
     quiet: Quiet = False,
 ) -> None:
     """Against its peers: time, passes, memory and true suboptimality, at several targets."""
-    from vrpca.experiments import bench, plots, summary
+    from vrpca.experiments import bench
+    from vrpca.experiments.bench import plots, summary
 
     wanted = _targets(targets)
     rivals = bench.contenders(solvers.split(","), None if only is None else [w for w in only.split(",") if w])
@@ -116,9 +118,10 @@ def growth(
     quiet: Quiet = False,
 ) -> None:
     """Growth: time per pass and passes, as rows and nonzeros grow by a factor of 100."""
-    from vrpca.experiments import bench, plots
-    from vrpca.experiments.growth import growth as measured
-    from vrpca.experiments.growth import growth_tables
+    from vrpca.experiments import bench
+    from vrpca.experiments.bench import plots
+    from vrpca.experiments.bench.growth import growth as measured
+    from vrpca.experiments.bench.growth import growth_tables
 
     small, rivals = _small(size), [bench.ours(solver) for solver in solvers.split(",")]
     conditions = _conditions(threads, repeats, timeout, seed)
@@ -152,8 +155,8 @@ def passes(
 ) -> None:
     """Passes that solvers with blocks of the same width need."""
     from vrpca.experiments import bench
-    from vrpca.experiments.passes import passes as counted
-    from vrpca.experiments.passes import passes_table
+    from vrpca.experiments.bench.passes import passes as counted
+    from vrpca.experiments.bench.passes import passes_table
 
     if dtype not in ("float32", "float64"):
         raise OptionError(f"--dtype {dtype} is not known: use float32 or float64.")
@@ -185,7 +188,7 @@ def _small(size: str) -> bool:
 
 
 def _conditions(threads: int | None, repeats: int, timeout: float, seed: int, dtype: str | None = None) -> Conditions:
-    from vrpca.experiments.measure import Conditions
+    from vrpca.experiments.bench.measure import Conditions
     from vrpca.threads import n_threads
 
     return Conditions(n_threads(threads), repeats, timeout, seed, dtype)
@@ -196,7 +199,8 @@ def _session(
     conditions: Conditions, cache: Path | None, out: Path | None, name: str, resume: bool, quiet: bool
 ) -> Iterator[Session]:
     """A series of measurements, written down in --out; without --cache, what is prepared for it vanishes."""
-    from vrpca.experiments.measure import Log, Session, made_folder, teller
+    from vrpca.experiments.bench.measure import Session
+    from vrpca.experiments.shared.log import Log, made_folder, teller
 
     if resume and out is None:
         raise OptionError("--resume goes on with a run that --out holds: name that folder.")
@@ -215,7 +219,7 @@ def _tasks(
     default: Sequence[str] | None = None,
 ) -> list[tuple[Prepared, int]]:
     """Data sets and numbers of components: those asked for, else those of the default whose files are there."""
-    from vrpca.experiments.datasets import DATA_FOLDER, available, prepare
+    from vrpca.experiments.shared.datasets import DATA_FOLDER, available, prepare
 
     folder, small, asked = folder or DATA_FOLDER, _small(size), _numbers(k)
     quick = not names and default is None and asked is None
@@ -244,7 +248,7 @@ def _numbers(k: str | None) -> tuple[int, ...] | None:
 
 def _drawing(out: Path | None, name: str, draw: Any) -> str | None:
     """Draw, if there is a folder to draw to and something to draw with; return the picture's name."""
-    from vrpca.experiments.plots import can_plot
+    from vrpca.experiments.shared.plots import can_plot
 
     if out is None:
         return None
@@ -278,7 +282,7 @@ def _finish(
     picture: str | None,
 ) -> None:
     """Show the tables; write page and numbers."""
-    from vrpca.experiments import summary
+    from vrpca.experiments.shared import summary
 
     name, where = str(ctx.info_name), f"`{_command(ctx)}`; {summary.machine(conditions.threads)}"
     print(where)

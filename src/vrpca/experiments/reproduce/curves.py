@@ -18,9 +18,8 @@ from vrpca.data import view as data_view
 from vrpca.data.first_pass import FirstPass, column_moments
 from vrpca.data.open import as_source
 from vrpca.data.view import View
-from vrpca.experiments.measure import Log, Result, Say
-from vrpca.experiments.optimum import Optimum, row_blocks
-from vrpca.experiments.peers import POWERS
+from vrpca.experiments.shared.log import Log, Result, Say
+from vrpca.experiments.shared.optimum import Optimum, row_blocks
 from vrpca.options import Options
 from vrpca.solvers import SOLVERS, Solver, make_solver
 from vrpca.solvers.base import State
@@ -28,6 +27,7 @@ from vrpca.threads import blas_threads
 
 TARGET, BOTTOM = 1e-10, 1e-13  # what is to be reached, and where a curve may end
 PATIENCE = 6  # looks without progress, at the level of rounding, after which a curve ends
+POWERS = (0, 1, 2, 4, 7, 12, 20)  # power iterations of the randomized SVD, as in `vrpca bench`
 TELL = 20.0  # seconds between two lines about a curve that takes long
 SAME = ("data", "k", "seed", "threads", "method")  # what makes two curves the same
 

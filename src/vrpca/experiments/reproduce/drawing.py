@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vrpca.experiments.plots import FLOOR, new_figure, save
 from vrpca.experiments.reproduce.curves import TARGET, Curve
 from vrpca.experiments.reproduce.figures import OJA, Panel
 from vrpca.experiments.reproduce.fits import power_law
 from vrpca.experiments.reproduce.scaling import LONG, STEPS, Study, columns_of, cost_sweeps
 from vrpca.experiments.reproduce.scaling_claims import BORDER, FAR, small_gaps
+from vrpca.experiments.shared.plots import FLOOR, new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

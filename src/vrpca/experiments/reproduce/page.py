@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vrpca.errors import DataError
-from vrpca.experiments import summary
 from vrpca.experiments.reproduce.claims import Finding, passes_text
 from vrpca.experiments.reproduce.figures import Panel
 from vrpca.experiments.reproduce.fits import decay
-from vrpca.experiments.summary import Table
+from vrpca.experiments.shared import summary
+from vrpca.experiments.shared.summary import Table
 
 ORDER = ("fig1", "fig1-paper", "fig2", "fig3", "scaling", "beyond")
 TARGETS = (1e-3, 1e-6, 1e-10)

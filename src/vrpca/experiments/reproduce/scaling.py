@@ -18,11 +18,11 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 import vrpca
-from vrpca.experiments.measure import Log, Result, Say
-from vrpca.experiments.optimum import Optimum
 from vrpca.experiments.reproduce.curves import TARGET, Curve, Extent, Method, Problem, follow, states
 from vrpca.experiments.reproduce.fits import decay
-from vrpca.experiments.synthetic import PaperMatrix
+from vrpca.experiments.shared.log import Log, Result, Say
+from vrpca.experiments.shared.optimum import Optimum
+from vrpca.experiments.shared.synthetic import PaperMatrix
 from vrpca.options import Theory
 
 SAME = ("study", "setting")

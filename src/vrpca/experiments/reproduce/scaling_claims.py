@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vrpca.experiments.measure import Result
 from vrpca.experiments.reproduce.claims import CONFIRMED, DECADES, R2, REFUTED, UNDECIDED, Finding, verdict
 from vrpca.experiments.reproduce.curves import TARGET
 from vrpca.experiments.reproduce.fits import Line, plane, power_law, proportion
 from vrpca.experiments.reproduce.scaling import FIXED_GAP, RESTARTS, Study, columns_of
-from vrpca.experiments.summary import Table
+from vrpca.experiments.shared.log import Result
+from vrpca.experiments.shared.summary import Table
 
 SPREAD = 6  # leading singular values of about 1: the trace of the paper's matrices in units of the first eigenvalue
 SLACK = 0.15  # by which an exponent may exceed what is claimed

@@ -15,11 +15,11 @@ import scipy.sparse as sp
 
 from vrpca.data.files import open_data
 from vrpca.errors import DataError, OptionError
-from vrpca.experiments.datasets import UNCENTRED, content_key, gaussian, load, paper_rows, standardised, stored
-from vrpca.experiments.measure import Say
 from vrpca.experiments.reproduce.curves import Problem, Stage
-from vrpca.experiments.synthetic import PaperMatrix
-from vrpca.experiments.truth import optimum
+from vrpca.experiments.shared.datasets import UNCENTRED, content_key, gaussian, load, paper_rows, standardised, stored
+from vrpca.experiments.shared.log import Say
+from vrpca.experiments.shared.synthetic import PaperMatrix
+from vrpca.experiments.shared.truth import optimum
 
 GAPS = (0.16, 0.05, 0.016, 0.005, 0.0016, 0.0005)  # the paper's lambda
 TINY_GAPS = GAPS[:3]

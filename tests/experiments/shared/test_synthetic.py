@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from vrpca.errors import DataError, OptionError
-from vrpca.experiments import synthetic, truth
-from vrpca.experiments.datasets import paper_rows
-from vrpca.experiments.synthetic import PaperMatrix, Rotation
+from vrpca.experiments.shared import synthetic, truth
+from vrpca.experiments.shared.datasets import paper_rows
+from vrpca.experiments.shared.synthetic import PaperMatrix, Rotation
 
 
 def formed(matrix, dtype=np.float64):

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from vrpca.errors import DataError, OptionError
-from vrpca.experiments import bench, measure
-from vrpca.experiments.bench import contenders, contest, fastest, honest, ours
-from vrpca.experiments.datasets import prepare
-from vrpca.experiments.measure import Conditions, Contender, Log, Session
-from vrpca.experiments.peers import PEERS
-from vrpca.experiments.summary import contest_table
+from vrpca.experiments.bench import measure
+from vrpca.experiments.bench.contests import contenders, contest, fastest, honest, ours
+from vrpca.experiments.bench.measure import Conditions, Contender, Session
+from vrpca.experiments.bench.peers import PEERS
+from vrpca.experiments.bench.summary import contest_table
+from vrpca.experiments.shared.datasets import prepare
+from vrpca.experiments.shared.log import Log
 
 TARGETS = (1e-3, 1e-6)
 RANDOMIZED = "sklearn TruncatedSVD randomized"
@@ -214,4 +215,4 @@ def test_the_bench_module_names_no_solver():
     from vrpca.solvers import SOLVERS
 
     assert {ours(name).options["solver"] for name in SOLVERS} == set(SOLVERS)
-    assert bench.ours("auto").options == {"solver": "auto"}
+    assert ours("auto").options == {"solver": "auto"}

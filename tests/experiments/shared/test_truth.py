@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 from helpers import densify, random_orthonormal, sparse_matrix
 from vrpca.errors import DataError
-from vrpca.experiments import optimum, truth
-from vrpca.experiments.datasets import CENTRED, UNCENTRED, Prepared, describe
+from vrpca.experiments.shared import optimum, truth
+from vrpca.experiments.shared.datasets import CENTRED, UNCENTRED, Prepared, describe
 
 
 def matrices(rng):

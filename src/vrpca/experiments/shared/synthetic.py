@@ -15,7 +15,7 @@ import numpy as np
 from scipy.fft import dct, idct
 
 from vrpca.errors import DataError, OptionError
-from vrpca.experiments.optimum import Optimum, row_blocks
+from vrpca.experiments.shared.optimum import Optimum, row_blocks
 
 LEADING = np.r_[0, 1, 1.1, 1.2, 1.3, 1.4]  # the leading singular values are 1 minus these times the gap
 STRIP = 500  # columns that are transformed at a time

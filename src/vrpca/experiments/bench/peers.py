@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
-from vrpca.experiments.datasets import CENTRED, TO_CENTRE, UNCENTRED
+from vrpca.experiments.shared.datasets import CENTRED, TO_CENTRE, UNCENTRED
 
 Setting = dict[str, Any]
 POWERS = (0, 1, 2, 4, 7, 12, 20)  # power iterations of the randomized methods

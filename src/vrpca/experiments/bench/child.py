@@ -1,7 +1,7 @@
 """One contender, one setting, one process: load the data, solve, time it, and judge the answer.
 
-``python -m vrpca.experiments.child`` reads a job (one JSON object) from standard input and prints what it found, one
-JSON object per line, each more complete than the one before: whoever waits for it can stop waiting at any time.
+``python -m vrpca.experiments.bench.child`` reads a job (one JSON object) from standard input. It prints what it found,
+one JSON object per line, each more complete than the one before: the parent can stop waiting after any of them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from vrpca.experiments.datasets import UNCENTRED, load
-from vrpca.experiments.peers import PEERS, Answer, Peer, Setting, Task, count, small_task, solve
-from vrpca.experiments.truth import suboptimality
+from vrpca.experiments.bench.peers import PEERS, Answer, Peer, Setting, Task, count, small_task, solve
+from vrpca.experiments.shared.datasets import UNCENTRED, load
+from vrpca.experiments.shared.truth import suboptimality
 
 ENOUGH = 20.0  # seconds of repeats after which no other one is begun
 

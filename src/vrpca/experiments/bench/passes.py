@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vrpca.experiments.datasets import Prepared
-from vrpca.experiments.measure import Contender, Result, Session
-from vrpca.experiments.summary import Table
+from vrpca.experiments.bench.measure import Contender, Session
+from vrpca.experiments.shared.datasets import Prepared
+from vrpca.experiments.shared.log import Result
+from vrpca.experiments.shared.summary import Table
 
 MAX_PASSES = 1000
 

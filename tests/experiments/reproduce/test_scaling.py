@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from vrpca import cli
-from vrpca.experiments.measure import Log
 from vrpca.experiments.reproduce import drawing, scaling, scaling_claims
 from vrpca.experiments.reproduce.commands import reproduce
 from vrpca.experiments.reproduce.scaling import SAME, STUDIES, TINY, Study
+from vrpca.experiments.shared.log import Log
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from vrpca.experiments.datasets import CENTRED, UNCENTRED, Prepared, bag_of_words, gaussian, stored
-from vrpca.experiments.measure import Contender, Result, Session
-from vrpca.experiments.summary import Table
+from vrpca.experiments.bench.measure import Contender, Session
+from vrpca.experiments.shared.datasets import CENTRED, UNCENTRED, Prepared, bag_of_words, gaussian, stored
+from vrpca.experiments.shared.log import Result
+from vrpca.experiments.shared.summary import Table
 
 DENSE, SPARSE = "rows (dense, 300 columns)", "nonzeros (sparse, 5000 columns)"
 FACTORS = (1, 3, 10, 30, 100)

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from vrpca.errors import DataError, OptionError
-from vrpca.experiments.datasets import CENTRED, DATASETS, TO_CENTRE, UNCENTRED, bag_of_words, load, prepare
+from vrpca.experiments.shared.datasets import CENTRED, DATASETS, TO_CENTRE, UNCENTRED, bag_of_words, load, prepare
 
 GENERATED = [name for name, recipe in DATASETS.items() if not recipe.file]
 

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from vrpca.data.files import open_data, written_whole
 from vrpca.errors import DataError, OptionError
-from vrpca.experiments.synthetic import PaperMatrix
+from vrpca.experiments.shared.synthetic import PaperMatrix
 
 # What centring a task asks for. Who cannot centre may still take part where it has been done.
 UNCENTRED, CENTRED, TO_CENTRE = "uncentred", "centred already", "to be centred"

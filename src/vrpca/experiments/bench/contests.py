@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from vrpca.errors import OptionError
-from vrpca.experiments.datasets import Prepared
-from vrpca.experiments.measure import FINAL, Contender, Result, Session
-from vrpca.experiments.peers import PEERS, Setting, Task, installed
+from vrpca.experiments.bench.measure import Contender, Session
+from vrpca.experiments.bench.peers import PEERS, Setting, Task, installed
+from vrpca.experiments.shared.datasets import Prepared
+from vrpca.experiments.shared.log import FINAL, Result
 
 TARGETS = (1e-3, 1e-6, 1e-10)
 ROUNDING = 1e-14  # of a suboptimality that is computed in double precision

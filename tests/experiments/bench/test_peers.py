@@ -11,10 +11,10 @@ import pytest
 import scipy.sparse as sp
 
 from helpers import matrix_with_spectrum
-from vrpca.experiments import child
-from vrpca.experiments.datasets import CENTRED, TO_CENTRE, UNCENTRED
-from vrpca.experiments.peers import PEERS, Counter, Task, count, installed, operand, solve
-from vrpca.experiments.truth import leading_eigenvalues, suboptimality
+from vrpca.experiments.bench import child
+from vrpca.experiments.bench.peers import PEERS, Counter, Task, count, installed, operand, solve
+from vrpca.experiments.shared.datasets import CENTRED, TO_CENTRE, UNCENTRED
+from vrpca.experiments.shared.truth import leading_eigenvalues, suboptimality
 
 SPECTRUM = 10 * 0.7 ** np.arange(30)
 
@@ -134,7 +134,7 @@ def test_a_child_reports_what_a_peer_raises(tmp_path, X, monkeypatch, capsys, se
 @pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="only Linux says how much memory is free")
 def test_a_child_cannot_take_more_memory_than_there_is():
     code = (
-        "import resource, numpy as np; from vrpca.experiments.child import limit_memory; limit_memory()\n"
+        "import resource, numpy as np; from vrpca.experiments.bench.child import limit_memory; limit_memory()\n"
         "free, _ = resource.getrlimit(resource.RLIMIT_DATA); np.empty(free // 2, np.uint8)\n"
         "try: np.empty(free, np.uint8)\n"
         "except MemoryError: print('refused')"

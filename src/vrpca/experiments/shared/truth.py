@@ -14,8 +14,8 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from vrpca.data.files import written_whole
 from vrpca.errors import DataError
-from vrpca.experiments.datasets import UNCENTRED, Prepared, load
-from vrpca.experiments.optimum import Optimum, row_blocks
+from vrpca.experiments.shared.datasets import UNCENTRED, Prepared, load
+from vrpca.experiments.shared.optimum import Optimum, row_blocks
 
 AT_ONCE = 10  # eigenvalues are computed at least: another k is often asked for next
 SMALL_SIDE = 4000  # up to here the whole Gram matrix goes to LAPACK
