@@ -1,9 +1,10 @@
-"""The figures of the foundation, each against its yardstick in the same run: accuracy per epoch, and ratios of time.
+"""The paper's algorithm by itself: accuracy per epoch, ratios of time to a yardstick in the same run, and memory.
 
 usage: python benchmarks/foundation.py [--data DIR] [--repeats N]
 
-DIR holds mnist.npz and rcv1.npz (see the README of the benchmarks); without it, generated stand-ins of the same shape
-are used, and the page says so. Times are the best of N repeats, the two sides of a ratio taken in turns.
+DIR holds mnist.npz (pixels as X) and rcv1.npz (a sparse matrix as scipy saves it). Generated data of the same shape
+stand in for a file that is absent, and the output says so. Times are the best of N repeats; the two sides of a ratio
+are timed in turns.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def main() -> None:
 
 
 def mnist(folder: Path) -> np.ndarray:
-    """MNIST as the paper prepares it: centred, divided by the deviation times sqrt(784), constant pixels left 0."""
+    """MNIST as the paper prepares it: centred, divided by the deviation times sqrt(784), constant pixels 0."""
     file = folder / "mnist.npz"
     if not file.exists():
         console.print(f"{file} is absent: using generated data of MNIST's shape")
@@ -88,7 +89,7 @@ def rcv1(folder: Path) -> sp.csr_matrix:
 
 
 def accuracy(X: np.ndarray, R: sp.csr_matrix) -> None:
-    """True suboptimality after each epoch of `vr` from a random start, default step."""
+    """True suboptimality after each epoch of `vr`, with the default step, from a random start."""
     table = Table(title="vr, default step, random start: true suboptimality (certificate) by epoch")
     for column in ("data", "k", "type", *map(str, range(1, 9)), "first epoch <= 1e-9", "truth <= bound at the end"):
         table.add_column(column, justify="right")
@@ -108,7 +109,7 @@ def accuracy_row(name: str, data: np.ndarray | sp.csr_matrix, optimum: float, k:
     truth = [max(1 - record.objective * total / optimum, 0.0) for record in found.history]
     cells = [f"{t:.0e} ({r.bound:.0e})" for t, r in zip(truth[1:9], found.history[1:9], strict=False)]
     first = next((r.epoch for r in found.history if r.bound <= 1e-9), None)
-    axes = np.linalg.qr(found.Vt.T.astype(np.float64))[0]  # float32 axes have length 1 only up to rounding
+    axes = np.linalg.qr(found.Vt.T.astype(np.float64))[0]  # in float32 the axes have length 1 only up to rounding
     final = max(1 - float((np.asarray(data @ axes) ** 2).sum()) / optimum, 0.0)
     cells += [""] * (8 - len(cells))
     honest = f"{final:.1e} <= {found.certificate.suboptimality:.1e}: {final <= found.certificate.suboptimality + 1e-14}"
@@ -119,7 +120,7 @@ def accuracy_row(name: str, data: np.ndarray | sp.csr_matrix, optimum: float, k:
 
 
 def in_turns(repeats: int, *tasks: Callable[[], object]) -> list[float]:
-    """Best time of each task, a few runs of each in turns, so that a busy machine hurts all alike."""
+    """Best time of each task. A few runs of each alternate, so that other work on the machine hits all of them."""
     best = [np.inf] * len(tasks)
     for _ in range(repeats):
         for t, task in enumerate(tasks):
@@ -133,13 +134,13 @@ def in_turns(repeats: int, *tasks: Callable[[], object]) -> list[float]:
 def epoch_of(
     X: np.ndarray | sp.csr_matrix, k: int, oversample: int | None = None, center: bool = False
 ) -> Callable[[], object]:
-    """One epoch of `vr` (m = n steps and the snapshot with everything a run does with it), as a task."""
+    """One epoch of `vr` as a task: m = n steps, the snapshot, and the certificate."""
     problem = Problem(as_source(X), None, center, scale=False, n_threads=THREADS)
     first_pass = problem.first_pass()
     view = problem.view(first_pass.moments)
     solver = solver_for(Options(oversample=oversample), "vr", k, problem.source.entries, view.d)
     rng = np.random.default_rng(0)
-    held = [solver.start(view, first_pass, rng)]  # the step frees what it has used: nobody else may hold the state
+    held = [solver.start(view, first_pass, rng)]  # a step frees the state that it was given, if nobody else holds it
 
     def task() -> object:
         with blas_threads(1):  # as in a run
@@ -156,7 +157,7 @@ def fused_numpy_pass(X: np.ndarray, w: np.ndarray, rows: int = 1024) -> Callable
 
 
 def speed(X: np.ndarray, R: sp.csr_matrix, repeats: int) -> None:
-    """The ratios of the table, each with its limit."""
+    """The table of times: each task, its yardstick, their ratio, and the aim for it (docs/benchmarks.md)."""
     rng = np.random.default_rng(0)
     w = rng.standard_normal(X.shape[1]).astype(np.float32)
     v = rng.standard_normal(R.shape[1]).astype(np.float32)
@@ -167,7 +168,7 @@ def speed(X: np.ndarray, R: sp.csr_matrix, repeats: int) -> None:
     table = Table(title=f"speed, best of {repeats}, both sides in turns")
     for column in ("what", "ms", "yardstick", "ms", "ratio", "limit"):
         table.add_column(column, justify="right")
-    numpy_pass = ("fused NumPy pass over row chunks", fused_numpy_pass(X, w))
+    numpy_pass = ("fused NumPy pass over blocks", fused_numpy_pass(X, w))
     scipy_vector = ("scipy X.T @ (X @ w)", lambda: R.T @ (R @ v))
     scipy_block = ("scipy X.T @ (X @ W)", lambda: R.T @ (R @ W8))
 
@@ -215,7 +216,7 @@ def import_time(module: str) -> Callable[[], object]:
 
 
 def memory(folder: Path) -> None:
-    """Peak extra memory of a centred sparse fit, measured in a fresh process, against 5 d l + n l floats."""
+    """Peak extra memory of a centred sparse fit, in a new process, against 5 d l + n l floats."""
     command = [sys.executable, __file__, "--data", str(folder), "--memory-child"]
     for k in (1, 3, 14, 30):
         child = subprocess.run([*command, str(k)], check=True, capture_output=True, text=True)
@@ -226,7 +227,7 @@ def memory_child(R: sp.csr_matrix, k: int) -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
     n, d = R.shape
     l = block_width(Options(), "vr", k)
-    vrpca.svd(R[:100], 1, center=True, solver="vr", max_passes=5, compute_u=False)  # everything is loaded
+    vrpca.svd(R[:100], 1, center=True, solver="vr", max_passes=5, compute_u=False)  # a first fit does all imports
     before = reset_peak()
     vrpca.svd(R, k, center=True, solver="vr", tol=0, max_passes=12, random_state=0, compute_u=False)
     extra = peak() - before

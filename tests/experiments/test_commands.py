@@ -30,7 +30,7 @@ def X():
 
 
 def played(job):
-    """What a process would report, without one."""
+    """What the process of a job would report."""
     size = job["nnz"] or job["shape"][0]
     truth = job["setting"].get("tol", 1e-4) / 2
     history = [[2.0, 0.9 * sum(job["eigenvalues"]), 1.0], [4.0, (1 - truth) * sum(job["eigenvalues"]), truth]]

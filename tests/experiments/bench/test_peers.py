@@ -1,4 +1,4 @@
-"""The contenders: each finds what LAPACK finds, on every kind of data that it says it can take, and is counted."""
+"""The peers: each finds what LAPACK finds, on every kind of data that it takes, and its passes are counted."""
 
 import io
 import json
@@ -30,7 +30,7 @@ def task_of(X, center, k=3):
     return Task(X.shape, sp.issparse(X), center, k)
 
 
-@pytest.mark.filterwarnings("ignore")  # of the peers
+@pytest.mark.filterwarnings("ignore")  # peers warn
 @pytest.mark.parametrize("center", [UNCENTRED, CENTRED, TO_CENTRE])
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("name", PEERS)
@@ -40,7 +40,7 @@ def test_each_reaches_the_optimum(name, sparse, center, X):
     X = sp.csr_matrix(X) if sparse else X
     task = task_of(X, center)
     if not installed(peer) or peer.cannot(task):
-        return  # nothing to check: `test_who_cannot` says who may stay away
+        return  # `test_who_cannot` checks which peers may be left out
     centred = center != UNCENTRED
     optimum = leading_eigenvalues(X, 3, centred)
     for setting in peer.ladder(task, [1e-3, 1e-6]):
@@ -67,7 +67,7 @@ def test_who_cannot():
     assert absent(sparse, CENTRED) == {"sklearn PCA randomized", "dask svd_compressed"}
 
 
-def test_readings_are_counted_once_per_product(X):
+def test_a_product_counts_once_whatever_its_width(X):
     counter = Counter(X)
     counter.matvec(np.ones(30))
     counter.rmatvec(np.ones(200))

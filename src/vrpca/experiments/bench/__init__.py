@@ -1,4 +1,4 @@
-"""``vrpca bench``: this package against its peers, its growth, and the passes that its solvers need."""
+"""``vrpca bench``: the time of this package and of its peers, its growth with the data, and the passes it needs."""
 
 from __future__ import annotations
 

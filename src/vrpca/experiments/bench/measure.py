@@ -1,4 +1,4 @@
-"""Measurements, one process each, written down as they come: an interrupted series goes on where it stopped."""
+"""Measurements: one process each, with its result written to the log at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"
 
 @dataclass(frozen=True)
 class Conditions:
-    """What is the same for all contenders."""
+    """What all contenders have in common."""
 
     threads: int
     repeats: int = 3
@@ -39,7 +39,7 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Contender:
-    """A peer with options that all its settings share, under a name of its own."""
+    """A peer under a name of its own, with options that all its settings share."""
 
     name: str
     peer: str
@@ -48,7 +48,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Session:
-    """A series of measurements: under which conditions, written down where, prepared where, and told to whom."""
+    """A series of measurements: their conditions, their log, the folder of prepared data, and who hears of progress."""
 
     conditions: Conditions
     log: Log
@@ -56,23 +56,23 @@ class Session:
     say: Say
 
     def optimum(self, data: Prepared, k: int) -> np.ndarray:
-        """The k leading eigenvalues: known, or computed, which takes minutes where the data are large."""
+        """The k leading eigenvalues: from the cache, or computed. Large data take minutes."""
         return reference(data, k, self.cache, lambda: self.say(f"{data.name} k={k}: computing the true eigenvalues"))
 
-    def measure(self, rival: Contender, rung: dict[str, Any], data: Prepared, k: int, optimum: np.ndarray) -> Result:
-        """One measurement of a contender with one of its settings: from the log, or by a process of its own."""
-        asked = self._asked(rival, rung, data, k)
+    def measure(self, rival: Contender, setting: dict[str, Any], data: Prepared, k: int, optimum: np.ndarray) -> Result:
+        """One measurement of a contender with one of its settings: from the log, or by a new process."""
+        asked = self._asked(rival, setting, data, k)
         known = self.log.find(asked, self.conditions.timeout)
         if known is not None:
             return known
         job = asked | {"path": data.path, "sparse": data.sparse, "eigenvalues": [float(value) for value in optimum]}
         result = asked | {"load": load_average()} | launch(job)
-        self.say(f"{data.name} k={k}  {rival.name} {rung or ''}: {outcome(result)}")
+        self.say(f"{data.name} k={k}  {rival.name} {setting or ''}: {outcome(result)}")
         self.log.add(result)
         return result
 
-    def _asked(self, rival: Contender, rung: dict[str, Any], data: Prepared, k: int) -> Result:
-        """What is measured: everything that a reader of the result has to know."""
+    def _asked(self, rival: Contender, setting: dict[str, Any], data: Prepared, k: int) -> Result:
+        """What is measured: all that a reader of the result has to know."""
         return {
             "data": data.name,
             "key": data.key,
@@ -82,18 +82,18 @@ class Session:
             "k": k,
             "contender": rival.name,
             "peer": rival.peer,
-            "setting": {**rival.options, **rung},
+            "setting": {**rival.options, **setting},
             **asdict(self.conditions),
         }
 
 
 def load_average() -> float | None:
-    """How many processes wanted a core during the last minute; None where the system does not say."""
+    """The mean number of processes that wanted a core in the last minute; None where the system does not say."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
 def launch(job: dict[str, Any]) -> Result:
-    """Do a job in a fresh process; whatever becomes of it is a result."""
+    """Do a job in a new process; a failure is a result, too."""
     environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(job["threads"]))
     command = [sys.executable, "-m", "vrpca.experiments.bench.child"]
     try:
@@ -112,7 +112,7 @@ def launch(job: dict[str, Any]) -> Result:
 
 
 def _last_line(output: bytes) -> Result | None:
-    """The most complete report of the process; other things may have been printed in between."""
+    """The last report of the process, which is the most complete; other output is skipped."""
     for line in reversed(output.decode(errors="replace").splitlines()):
         try:
             found = json.loads(line)

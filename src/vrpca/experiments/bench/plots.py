@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from vrpca.experiments.bench.growth import Series
 
-OURS = ("#1f5fa8", "black", "#7a2f8f", "#0b7a75")
+OURS = ("#1f5fa8", "black", "#7a2f8f", "#0b7a75")  # colours of our solvers, apart from the palette of the peers
 
 
 def time_against_accuracy(contests: Sequence[Contest], path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Results as they come, in a file of JSON lines: an interrupted series goes on where it stopped."""
+"""The log: results are written down as they come, so that an interrupted series goes on where it stopped."""
 
 from __future__ import annotations
 
@@ -11,28 +11,20 @@ from typing import Any
 from vrpca.data.files import written_whole
 from vrpca.errors import DataError, OptionError
 
-SAME = (
-    "key",
-    "center",
-    "k",
-    "contender",
-    "setting",
-    "threads",
-    "seed",
-    "dtype",
-)  # what makes two measurements the same
-FINAL = ("timeout", "killed")  # a more exact setting would need more time or memory still
+# Two results of the benchmark are of the same measurement if these entries agree.
+SAME = ("key", "center", "k", "contender", "setting", "threads", "seed", "dtype")
+FINAL = ("timeout", "killed")  # after these, no more exact setting is tried: it would need even more time or memory
 Result = dict[str, Any]
 Say = Callable[[str], None]
 
 
 def teller(quiet: bool) -> Say:
-    """Lines of progress to stderr, or to nobody."""
+    """Where lines of progress go: to stderr, or nowhere."""
     return (lambda line: None) if quiet else lambda line: print(line, file=sys.stderr, flush=True)
 
 
 def made_folder(path: Path) -> Path:
-    """The folder, made if need be, or an error that says what to do."""
+    """The folder, created if it is not there; else an error that says what to do."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -41,14 +33,14 @@ def made_folder(path: Path) -> Path:
 
 
 class Log:
-    """The results so far: in memory and, if there is a file, in JSON lines that are appended as they come.
+    """The results so far: in memory and, if there is a file, as JSON lines that are appended one by one.
 
     Parameters
     ----------
     path : path or None
         The file.
     resume : bool
-        Whether to go on from what the file holds; without it, a file that exists is an error.
+        Whether to go on from what the file holds; otherwise a file that exists is an error.
     same : sequence of str
         The entries in which two results of the same measurement agree.
     """
@@ -79,7 +71,7 @@ class Log:
                 file.write(json.dumps(result) + "\n")
 
     def _read(self, path: Path) -> list[Result]:
-        """The results in a file; a last line that was cut off is removed, the newest of the same measurement counts."""
+        """The results in a file. A last line that was cut off is removed; of equal measurements the last one counts."""
         results: dict[str, Result] = {}
         lines = path.read_text().splitlines(keepends=True)
         for number, line in enumerate(lines):

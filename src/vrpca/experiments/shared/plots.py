@@ -1,4 +1,4 @@
-"""Figures without a window system, and files of them; matplotlib is imported where it is used."""
+"""Figures that need no window system, and their files. Matplotlib is imported where it is used."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 from vrpca.data.files import written_whole
 
-FLOOR = 1e-15  # smaller suboptimalities are rounding
+FLOOR = 1e-15  # smaller suboptimalities are rounding error: a few eps of double precision
 
 
 def can_plot() -> bool:
-    """Whether matplotlib is there."""
+    """Whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def new_figure(count: int, columns: int, height: float) -> tuple[Any, list[Any]]:
-    """A figure of its own, without a window system, and its panels."""
+    """A new figure, and its panels."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -29,6 +29,6 @@ def new_figure(count: int, columns: int, height: float) -> tuple[Any, list[Any]]
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a figure in the format that the name says; what was there is replaced, whole."""
+    """Write a figure in the format of the file's suffix; a file that was there is replaced in one go."""
     with written_whole(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:], dpi=130)

@@ -1,4 +1,4 @@
-"""What was measured, as tables for the terminal, a Markdown page and files of numbers."""
+"""Results as tables for the terminal, as a Markdown page and as files of numbers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from typing import Any
 from vrpca.data.files import written_whole
 from vrpca.experiments.shared.log import Result
 
-PACKAGES = ("vrpca", "numpy", "scipy", "scikit-learn", "primme", "fbpca", "dask")
+PACKAGES = ("vrpca", "numpy", "scipy", "scikit-learn", "primme", "fbpca", "dask")  # whose versions a page names
 DESCRIPTION = ("data", "k", "contender", "setting", "status", "threads", "repeats", "message")
 FLAT = (*DESCRIPTION, "load", "seconds", "passes", "memory", "truth", "certificate", "converged")
 
 
 @dataclass(frozen=True)
 class Table:
-    """A title, a header, rows of text and what is to be said below them."""
+    """A title, a header, rows of text, and notes below them."""
 
     title: str
     header: Sequence[str]
@@ -63,7 +63,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def machine(threads: int) -> str:
-    """Where and with what the figures were found, in one line."""
+    """The date, the machine and the versions of the packages, in one line."""
     versions = ", ".join(f"{name} {found}" for name in PACKAGES if (found := _version(name)))
     today = datetime.date.today().isoformat()
     python = platform.python_version()
@@ -94,13 +94,13 @@ def page(title: str, about: str, where: str, tables: Sequence[Table], picture: s
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file, whole."""
+    """Write a file, or replace it in one go."""
     with written_whole(path) as temporary:
         temporary.write_text(text)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace a JSON file, whole."""
+    """Write a JSON file, or replace it in one go."""
     write_text(path, json.dumps(value, indent=1) + "\n")
 
 
