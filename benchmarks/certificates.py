@@ -3,12 +3,12 @@
 usage: OPENBLAS_NUM_THREADS=1 python benchmarks/certificates.py [--cases N] [--seed S] [--failure P] [--out FILE]
        [--only CASE ...]
 
-A case draws a spectrum, a shape, a type, a scale, a solver and a tolerance from its number alone, so that ``--only``
-runs any of them again. The truth is ``1 - tr(V A V^T) / (lambda_1 + ... + lambda_k)``, written as a sum of terms that
+The number of a case is the seed of all its parameters: spectrum, shape, type, scale, solver, tolerance. With ``--only``
+a case is run again. The truth is ``1 - tr(V A V^T) / (lambda_1 + ... + lambda_k)``, written as a sum of terms that
 cannot be negative and evaluated in float64 on the same data. A certificate is wrong where the truth is larger by more
-than 1e-14, the rounding of the truth itself; its looseness is certificate / truth, where the truth is above 1e-15.
-With ``--failure`` certificates of kind `probabilistic` are asked for, with that failure probability. The page that is
-printed is Markdown; ``--out`` saves it too.
+than 1e-14, the rounding of the truth itself. Its looseness is certificate / truth, where the truth is above 1e-15.
+With ``--failure``, certificates are of kind `probabilistic`, with that failure probability. The output is a Markdown
+page; ``--out`` saves it, too.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from sklearn.exceptions import ConvergenceWarning
 
 import vrpca
 
-ROUNDING = 1e-14  # of the truth itself
-SHOWN = 1e-15  # truths below this say nothing about looseness
+ROUNDING = 1e-14  # error of the truth itself: eigenvalues in double precision, some 50 eps
+SHOWN = 1e-15  # truths below this, a few eps, say nothing about looseness
 SOLVERS = ("vr", "hybrid", "power", "krylov", "accelerated/time", "accelerated/passes", "gram")
-SECONDS = 10.0  # per case, after which a run is taken to hang
-TOLERANCES = (1e-3, 1e-6, 1e-9)
-PER_SEED = 1_000_000  # case numbers that belong to one seed
+SECONDS = 10.0  # a run that takes longer is taken to hang: usual ones take less than one
+TOLERANCES = (1e-3, 1e-6, 1e-9)  # rough, usual, and more than float32 reaches
+PER_SEED = 1_000_000  # case numbers per seed: more than anyone runs
 
 
 @dataclass(frozen=True)
 class Case:
-    """What a case number stands for, and the data.
+    """A case: its parameters and its data.
 
     Attributes
     ----------
     number : int
-        The case number: everything else follows from it.
+        The case number, from which everything else follows.
     family : str
         Kind of spectrum or structure.
     solver, tol, k, center
-        How the problem is posed.
+        The problem.
     dtype, sparse, scale
-        How the data are stored, and the size of their entries.
+        The type of the data, whether they are sparse, and the size of their entries.
     shape : tuple of int
-        Rows and columns.
+        Rows and features.
     X : numpy.ndarray or scipy.sparse.csr_array or None
         The data; None once they have been examined.
     """
@@ -79,7 +79,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Finding:
-    """A case, its certificate and the truth; `error` instead of them where the data were refused or the run hung."""
+    """A case, its certificate and the truth; or an `error`, where the data were refused or the run hung."""
 
     case: Case
     bound: float = np.nan
@@ -87,7 +87,7 @@ class Finding:
     kind: str = ""
     status: str = ""
     passes: float = np.nan
-    looks: int = 0
+    records: int = 0
     error: str = ""
 
     @property
@@ -126,7 +126,7 @@ def main() -> None:
 
 
 def study(numbers: Iterable[int], failure: float | None) -> list[Finding]:
-    """Solve the cases with these numbers; with a failure probability, `probabilistic` certificates are asked for."""
+    """Solve the cases with these numbers; with a failure probability, ask for `probabilistic` certificates."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return [examine(make_case(number), failure) for number in numbers]
@@ -146,21 +146,21 @@ def exponential(rng: np.random.Generator, r: int, k: int) -> np.ndarray:
 
 
 def clustered(rng: np.random.Generator, r: int, k: int) -> np.ndarray:
-    """Clusters of three; within them, eigenvalues differ by 1e-1 to 1e-4 of their size."""
+    """Clusters of three eigenvalues that differ by 1e-1 to 1e-4 of their size."""
     gap = 10.0 ** -rng.uniform(1, 4)
     j = np.arange(r)
     return 0.6 ** (j // 3) * (1 - gap * (j % 3))
 
 
 def repeated(rng: np.random.Generator, r: int, k: int) -> np.ndarray:
-    """One value at k - 1, k, k + 1 and k + 2."""
+    """The eigenvalues k - 1, k, k + 1 and k + 2 are equal."""
     values = np.geomspace(1, 0.01, r) if r > 1 else np.ones(1)
     values[max(0, k - 2) : k + 2] = values[min(k, r) - 1]
     return values
 
 
 def spike(rng: np.random.Generator, r: int, k: int) -> np.ndarray:
-    """One value, sometimes hardly, above a flat bulk."""
+    """One eigenvalue above a flat bulk, sometimes only just."""
     values = 1 + 0.01 * rng.random(r)
     values[0] = 1 + 10.0 ** rng.uniform(-1.5, 2)
     return values
@@ -190,7 +190,7 @@ SPECTRA: dict[str, Spectrum] = {
     "rank k-1": rank_below,
     "rank k": rank_k,
 }
-SHAPES = ("tiny", "wide", "constant columns", "hidden row", "noise")  # those that are more than a spectrum
+SHAPES = ("tiny", "wide", "constant columns", "hidden row", "noise")  # families that are more than a spectrum
 FAMILIES = (*SPECTRA, *SHAPES)
 
 
@@ -212,11 +212,11 @@ def make_case(number: int) -> Case:
         X = _with_hidden_row(rng, _with_spectrum(rng, n - 1, d - 1, k, spectrum, sparse))
     else:
         X = _with_spectrum(rng, n, d, k, spectrum, sparse)
-    if not sparse:  # the sparse ones keep their zeros
+    if not sparse:  # sparse data keep their zeros
         X += np.abs(X).max() * rng.choice([0, 0, 1, 30]) * rng.standard_normal(d)
     if family == "constant columns":
         X[:, rng.random(d) < rng.uniform(0.1, 0.9)] = 0.0 if sparse else rng.standard_normal()
-        X[:, -1] = rng.standard_normal(n)  # something varies
+        X[:, -1] = rng.standard_normal(n)  # at least one column varies
     X = (X * (scale / np.abs(X).max())).astype(dtype)
     X = sp.csr_array(X) if sparse else X
     return Case(number, family, solver, tol, k, bool(center), dtype, bool(sparse), scale, (n, d), X)
@@ -234,12 +234,12 @@ def _shape(rng: np.random.Generator, family: str) -> tuple[int, int]:
 
 
 def _log_uniform(rng: np.random.Generator, low: int, high: int) -> int:
-    """The larger of two draws: spaces so small that a run soon knows all of them say little."""
+    """The larger of two draws, since very small spaces, which a run soon knows in full, tell little."""
     return int(min(high, low * (high / low) ** rng.random(2).max() + 0.5))
 
 
 def _with_spectrum(rng: np.random.Generator, n: int, d: int, k: int, spectrum: Spectrum, sparse: bool) -> np.ndarray:
-    """Data with these eigenvalues (of X^T X, before centring): dense and centred, or a sum of sparse patches."""
+    """Data with these eigenvalues of X^T X: dense with centred columns, or a sum of sparse patches."""
     r = min(n, d) if sparse else max(1, min(n - 1, d))
     values = np.sqrt(spectrum(rng, r, k))
     if sparse:
@@ -252,7 +252,7 @@ def _with_spectrum(rng: np.random.Generator, n: int, d: int, k: int, spectrum: S
 
 
 def _patches(rng: np.random.Generator, m: int, r: int) -> np.ndarray:
-    """Orthonormal columns with few entries: each on coordinates of its own, up to 20."""
+    """Orthonormal sparse columns: no two of them share a coordinate, and they have 20 entries on average, or fewer."""
     owner = rng.permutation(np.append(np.arange(r), rng.integers(0, max(r, m // 20), m - r)))
     Q = np.zeros((m, r))
     owned = np.flatnonzero(owner < r)
@@ -270,7 +270,7 @@ def _noise(rng: np.random.Generator, n: int, d: int, sparse: bool) -> np.ndarray
 
 
 def _with_hidden_row(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
-    """One more row and column; the entry where they meet is the largest singular value, and alone there."""
+    """Add a row and a column that are zero but for their common entry, which is the largest singular value."""
     n, d = X.shape
     larger = np.zeros((n + 1, d + 1))
     larger[:n, :d] = X
@@ -282,7 +282,7 @@ def _with_hidden_row(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
 
 
 def examine(case: Case, failure: float | None) -> Finding:
-    """Solve a case and compare."""
+    """Solve a case, and compare the certificate with the truth."""
     proof = {} if failure is None else {"certificate": "probabilistic", "failure_probability": failure}
     kept = replace(case, X=None)
     name, _, cost = case.solver.partition("/")
@@ -317,13 +317,13 @@ def examine(case: Case, failure: float | None) -> Finding:
 
 
 def _hung(*_: Any) -> None:
-    raise TimeoutError(f"not back after {SECONDS:g} s")
+    raise TimeoutError(f"not done after {SECONDS:g} s")
 
 
 def suboptimality(X: Any, Vt: np.ndarray, center: bool) -> float:
     """``1 - tr(V A V^T) / (lambda_1 + ... + lambda_k)`` of the span of Vt's rows.
 
-    With c_i the squared length of the i-th eigenvector's part in the span, what is missing is the sum of
+    Let c_i be the squared length of the part of the i-th eigenvector in the span. The numerator is the sum of
     ``(lambda_i - lambda_k) (1 - c_i)`` over i <= k and of ``(lambda_k - lambda_i) c_i`` over i > k: nothing cancels.
     """
     Z = (X.toarray() if sp.issparse(X) else X).astype(np.float64)
@@ -343,7 +343,7 @@ def suboptimality(X: Any, Vt: np.ndarray, center: bool) -> float:
 
 # -------------------------------------------------------------------------------------------------------- report
 
-DETAILS = ("case", "solver", "tol", "data", "kind", "status", "looks", "passes", "certificate", "truth", "factor")
+DETAILS = ("case", "solver", "tol", "data", "kind", "status", "records", "passes", "certificate", "truth", "factor")
 
 
 def report(findings: list[Finding], seconds: float) -> str:
@@ -405,9 +405,9 @@ def _endings(findings: list[Finding]) -> str:
 
 
 def details(f: Finding) -> tuple[Any, ...]:
-    """A row with everything about a finding."""
+    """All about a finding, as a row."""
     numbers = (f"{f.passes:.1f}", f"{f.bound:.3g}", f"{f.truth:.3g}", f"{f.truth / f.bound:.3g}")
-    return (f.case.number, f.case.solver, f.case.tol, f.case.describe(), f.kind, f.status, f.looks, *numbers)
+    return (f.case.number, f.case.solver, f.case.tol, f.case.describe(), f.kind, f.status, f.records, *numbers)
 
 
 def table(header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:

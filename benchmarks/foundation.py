@@ -1,9 +1,10 @@
-"""The figures of the foundation, each against its yardstick in the same run: accuracy per epoch, and ratios of time.
+"""The paper's algorithm by itself: accuracy per epoch, ratios of time to a yardstick in the same run, and memory.
 
 usage: python benchmarks/foundation.py [--data DIR] [--repeats N]
 
-DIR holds mnist.npz and rcv1.npz (see the README of the benchmarks); without it, generated stand-ins of the same shape
-are used, and the page says so. Times are the best of N repeats, the two sides of a ratio taken in turns.
+DIR holds mnist.npz (pixels as X) and rcv1.npz (a sparse matrix as scipy saves it). Generated data of the same shape
+stand in for a file that is absent, and the output says so. Times are the best of N repeats; the two sides of a ratio
+are timed in turns.
 """
 
 from __future__ import annotations
@@ -26,13 +27,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 import vrpca
 from vrpca import kernels
-from vrpca.data.moments import column_moments
-from vrpca.data.source import as_source
-from vrpca.data.view import make_view
+from vrpca.data.open import as_source
+from vrpca.data.view import Problem
 from vrpca.linalg import aligned_zeros
-from vrpca.settings import DEFAULTS, extra_columns
-from vrpca.solvers import make_solver
-from vrpca.solvers.options import Options
+from vrpca.options import Options
+from vrpca.plan import block_width, solver_for
 from vrpca.threads import blas_threads, n_threads
 
 THREADS = n_threads(None)
@@ -60,7 +59,7 @@ def main() -> None:
 
 
 def mnist(folder: Path) -> np.ndarray:
-    """MNIST as the paper prepares it: centred, divided by the deviation times sqrt(784), constant pixels left 0."""
+    """MNIST as the paper prepares it: centred, divided by the deviation times sqrt(784), constant pixels 0."""
     file = folder / "mnist.npz"
     if not file.exists():
         console.print(f"{file} is absent: using generated data of MNIST's shape")
@@ -90,7 +89,7 @@ def rcv1(folder: Path) -> sp.csr_matrix:
 
 
 def accuracy(X: np.ndarray, R: sp.csr_matrix) -> None:
-    """True suboptimality after each epoch of `vr` from a random start, default step."""
+    """True suboptimality after each epoch of `vr`, with the default step, from a random start."""
     table = Table(title="vr, default step, random start: true suboptimality (certificate) by epoch")
     for column in ("data", "k", "type", *map(str, range(1, 9)), "first epoch <= 1e-9", "truth <= bound at the end"):
         table.add_column(column, justify="right")
@@ -110,7 +109,7 @@ def accuracy_row(name: str, data: np.ndarray | sp.csr_matrix, optimum: float, k:
     truth = [max(1 - record.objective * total / optimum, 0.0) for record in found.history]
     cells = [f"{t:.0e} ({r.bound:.0e})" for t, r in zip(truth[1:9], found.history[1:9], strict=False)]
     first = next((r.epoch for r in found.history if r.bound <= 1e-9), None)
-    axes = np.linalg.qr(found.Vt.T.astype(np.float64))[0]  # float32 axes have length 1 only up to rounding
+    axes = np.linalg.qr(found.Vt.T.astype(np.float64))[0]  # in float32 the axes have length 1 only up to rounding
     final = max(1 - float((np.asarray(data @ axes) ** 2).sum()) / optimum, 0.0)
     cells += [""] * (8 - len(cells))
     honest = f"{final:.1e} <= {found.certificate.suboptimality:.1e}: {final <= found.certificate.suboptimality + 1e-14}"
@@ -121,7 +120,7 @@ def accuracy_row(name: str, data: np.ndarray | sp.csr_matrix, optimum: float, k:
 
 
 def in_turns(repeats: int, *tasks: Callable[[], object]) -> list[float]:
-    """Best time of each task, a few runs of each in turns, so that a busy machine hurts all alike."""
+    """Best time of each task. A few runs of each alternate, so that other work on the machine hits all of them."""
     best = [np.inf] * len(tasks)
     for _ in range(repeats):
         for t, task in enumerate(tasks):
@@ -132,25 +131,24 @@ def in_turns(repeats: int, *tasks: Callable[[], object]) -> list[float]:
     return best
 
 
-def epoch_of(X: np.ndarray | sp.csr_matrix, k: int, oversample: int | None = None, **how: bool) -> Callable[[], object]:
-    """One epoch of `vr` (m = n steps and the snapshot with everything a run does with it), as a task."""
-    source = as_source(X)
-    center = how.get("center", False)
-    moments = column_moments(source, None, THREADS)
-    view = make_view(source, moments, center=center, scale=False, weights=None, transpose=False, n_threads=THREADS)
-    columns = k if k == 1 else extra_columns({**DEFAULTS, "oversample": oversample}, k, "vr") + k
-    solver = make_solver("vr", view, Options(columns), deflate=False)
+def epoch_of(
+    X: np.ndarray | sp.csr_matrix, k: int, oversample: int | None = None, center: bool = False
+) -> Callable[[], object]:
+    """One epoch of `vr` as a task: m = n steps, the snapshot, and the certificate."""
+    problem = Problem(as_source(X), None, center, scale=False, n_threads=THREADS)
+    first_pass = problem.first_pass()
+    view = problem.view(first_pass.moments)
+    solver = solver_for(Options(oversample=oversample), "vr", k, problem.source.entries, view.d)
     rng = np.random.default_rng(0)
-    it = solver.start(view, rng, None)
-    for _ in range(2):
-        it = solver.step(view, it, rng)
+    held = [solver.start(view, first_pass, rng)]  # a step frees the state that it was given, if nobody else holds it
 
     def task() -> object:
-        nonlocal it
         with blas_threads(1):  # as in a run
-            it = solver.step(view, it, rng)
-        return it.certificate(k, view.rounding)
+            held.append(solver.step(view, held.pop(), rng))
+        return held[0].certificate(k, view.rounding)
 
+    for _ in range(2):
+        task()
     return task
 
 
@@ -159,7 +157,7 @@ def fused_numpy_pass(X: np.ndarray, w: np.ndarray, rows: int = 1024) -> Callable
 
 
 def speed(X: np.ndarray, R: sp.csr_matrix, repeats: int) -> None:
-    """The ratios of the table, each with its limit."""
+    """The table of times: each task, its yardstick, their ratio, and the aim for it (docs/benchmarks.md)."""
     rng = np.random.default_rng(0)
     w = rng.standard_normal(X.shape[1]).astype(np.float32)
     v = rng.standard_normal(R.shape[1]).astype(np.float32)
@@ -170,7 +168,7 @@ def speed(X: np.ndarray, R: sp.csr_matrix, repeats: int) -> None:
     table = Table(title=f"speed, best of {repeats}, both sides in turns")
     for column in ("what", "ms", "yardstick", "ms", "ratio", "limit"):
         table.add_column(column, justify="right")
-    numpy_pass = ("fused NumPy pass over row chunks", fused_numpy_pass(X, w))
+    numpy_pass = ("fused NumPy pass over blocks", fused_numpy_pass(X, w))
     scipy_vector = ("scipy X.T @ (X @ w)", lambda: R.T @ (R @ v))
     scipy_block = ("scipy X.T @ (X @ W)", lambda: R.T @ (R @ W8))
 
@@ -218,7 +216,7 @@ def import_time(module: str) -> Callable[[], object]:
 
 
 def memory(folder: Path) -> None:
-    """Peak extra memory of a centred sparse fit, measured in a fresh process, against 5 d l + n l floats."""
+    """Peak extra memory of a centred sparse fit, in a new process, against 5 d l + n l floats."""
     command = [sys.executable, __file__, "--data", str(folder), "--memory-child"]
     for k in (1, 3, 14, 30):
         child = subprocess.run([*command, str(k)], check=True, capture_output=True, text=True)
@@ -228,8 +226,8 @@ def memory(folder: Path) -> None:
 def memory_child(R: sp.csr_matrix, k: int) -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
     n, d = R.shape
-    l = k + extra_columns(DEFAULTS, k, "vr")
-    vrpca.svd(R[:100], 1, center=True, solver="vr", max_passes=5, compute_u=False)  # everything is loaded
+    l = block_width(Options(), "vr", k)
+    vrpca.svd(R[:100], 1, center=True, solver="vr", max_passes=5, compute_u=False)  # a first fit does all imports
     before = reset_peak()
     vrpca.svd(R, k, center=True, solver="vr", tol=0, max_passes=12, random_state=0, compute_u=False)
     extra = peak() - before

@@ -1,10 +1,10 @@
-"""Seeded histories, to be compared bit for bit: did a change of the code change what it computes?
+"""Seeded histories of all solvers, compared bit for bit: they show whether a change of the code changes any result.
 
     python benchmarks/histories.py record before.json     # with the old code installed
     python benchmarks/histories.py compare before.json    # with the new code installed
 
-Bits depend on the processor, on BLAS and on the number of threads, so the two runs belong on one machine, and the file is
-not kept in the repository. Only the public interface is called. `--real FOLDER` adds MNIST, RCV1 and news20.
+Bits depend on the processor, on BLAS and on the number of threads. So both runs have to be made on one machine, and the
+file is not kept in the repository. Only the public interface is called. `--real FOLDER` adds MNIST, RCV1 and news20.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import vrpca
 
 STOCHASTIC = ("vr", "oja", "hybrid")
 SOLVERS = (*STOCHASTIC, "power", "krylov", "accelerated", "gram")
-NUMBERS = ("epoch", "passes", "rows_read", "objective", "residual", "bound")  # of a record; seconds differ
+NUMBERS = ("epoch", "passes", "rows_read", "objective", "residual", "bound")  # of a record; seconds always differ
 
 
 def main() -> None:
@@ -56,12 +56,13 @@ def compare(before: dict[str, Any], after: dict[str, Any], only: str) -> int:
 
 
 def difference(old: Any, new: Any) -> str:
-    """Where two fingerprints part: the first record, or the arrays."""
+    """Where two fingerprints differ: in the first of the records, or in the arrays."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return f"{old if isinstance(old, str) else 'ran'} -> {new if isinstance(new, str) else 'ran'}"
     for number, (a, b) in enumerate(zip(old["history"], new["history"], strict=False)):
         if a != b:
-            return f"record {number}: " + ", ".join(f"{n} {x} -> {y}" for n, x, y in zip(NUMBERS, a, b) if x != y)
+            pairs = zip(NUMBERS, a, b, strict=True)
+            return f"record {number}: " + ", ".join(f"{name} {x} -> {y}" for name, x, y in pairs if x != y)
     if len(old["history"]) != len(new["history"]):
         return f"{len(old['history'])} -> {len(new['history'])} records"
     return ", ".join(f"{key} {old[key]} -> {new[key]}" for key in old if key != "history" and old[key] != new[key])
@@ -161,9 +162,11 @@ def option_cases() -> Iterator[tuple[str, Callable[[], Any]]]:
                 {"compute_u": False},
             ):
                 label = " ".join(f"{n}={v if np.isscalar(v) else 'given'}" for n, v in extra.items())
-                yield f"{solver} {kind} {label}", call(vrpca.pca, data, 3, **{"solver": solver, "max_passes": 30, **extra})
+                given = {"solver": solver, "max_passes": 30, **extra}
+                yield f"{solver} {kind} {label}", call(vrpca.pca, data, 3, **given)
         for solver in STOCHASTIC:
-            for extra in ({"sampling": "norm"}, {"epoch_length": 500}, {"step": 0.5}, {"step": 30.0}, {"control": "difference"}):
+            epochs = ({"sampling": "norm"}, {"epoch_length": 500}, {"control": "difference"})
+            for extra in (*epochs, {"step": 0.5}, {"step": 30.0}):
                 label = " ".join(f"{n}={v}" for n, v in extra.items())
                 yield f"{solver} {kind} {label}", call(vrpca.pca, data, 3, solver=solver, max_passes=30, **extra)
         yield f"deflate {kind}", call(vrpca.pca, data, 3, solver="vr", deflate=True, max_passes=60)
@@ -208,7 +211,8 @@ def shape_cases() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "fraction vr", call(vrpca.pca, dense(2000, 100, np.float64), 0.8, solver="vr")
     yield "all components", call(vrpca.pca, dense(300, 40, np.float64), None)
     yield "all components of low rank", call(vrpca.pca, data["low rank"][:, :50], None)
-    yield "accelerated k=20 restarts its space", call(vrpca.svd, sparse(5000, 3000, np.float64, 0.01), 20, solver="accelerated")
+    large = sparse(5000, 3000, np.float64, 0.01)
+    yield "accelerated k=20 restarts its space", call(vrpca.svd, large, 20, solver="accelerated")
     yield "krylov flat restarts its space", call(vrpca.svd, flat, 6, solver="krylov", max_passes=60)
 
 

@@ -1,4 +1,4 @@
-"""The figures in the documentation's tables are those of the stored results that they are said to come from."""
+"""The figures in the documentation's tables are those of the stored results that the tables name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vrpca.experiments.bench import fastest
+from vrpca.experiments.bench.contests import fastest
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 TIMES = "| data | target | vrpca `auto` | best peer | ratio |\n"
@@ -34,7 +34,7 @@ SOLVERS = ("vrpca krylov", "vrpca accelerated", "vrpca accelerated:cost=passes")
 
 def rows_after(page, header):
     """The rows of a table, as lists of cells."""
-    lines = (DOCS / page).read_text().split(header, 1)[1].splitlines()[1:]  # behind the rule
+    lines = (DOCS / page).read_text().split(header, 1)[1].splitlines()[1:]  # after the rule below the header
     for line in lines:
         if not line.startswith("|"):
             return
@@ -51,7 +51,7 @@ def results(folder, name):
 
 
 def numbers(cell):
-    """Numbers of a cell with slashes between; a word in brackets behind them, and asterisks, do not count."""
+    """The numbers of a cell, which slashes separate; brackets behind them and asterisks are ignored."""
     return [None if word == "-" else float(word) for word in cell.split("(")[0].replace("*", "").split(" / ")]
 
 

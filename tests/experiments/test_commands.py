@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 from vrpca import cli
-from vrpca.experiments import measure
-from vrpca.experiments.growth import FACTORS, Series
+from vrpca.experiments.bench import measure
+from vrpca.experiments.bench.growth import FACTORS, Series
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def X():
 
 
 def played(job):
-    """What a process would report, without one."""
+    """What the process of a job would report."""
     size = job["nnz"] or job["shape"][0]
     truth = job["setting"].get("tol", 1e-4) / 2
     history = [[2.0, 0.9 * sum(job["eigenvalues"]), 1.0], [4.0, (1 - truth) * sum(job["eigenvalues"]), truth]]
@@ -87,8 +87,8 @@ def test_resume_and_quiet(command, tmp_path, X, monkeypatch):
 def test_growth(command, tmp_path, monkeypatch):
     monkeypatch.setattr(measure, "launch", played)
     for kind in ("DENSE_ROWS", "SPARSE_ROWS"):
-        monkeypatch.setattr(f"vrpca.experiments.growth.{kind}", 500)
-    monkeypatch.setattr("vrpca.experiments.measure.reference", lambda data, k, cache, tell: np.ones(k))
+        monkeypatch.setattr(f"vrpca.experiments.bench.growth.{kind}", 500)
+    monkeypatch.setattr("vrpca.experiments.bench.measure.reference", lambda data, k, cache, tell: np.ones(k))
     out = tmp_path / "out"
     code, text, _ = command("bench", "growth", "--size", "small", "--solvers", "power,vr", "--out", out)
     assert code == 0 and text.count("time per pass grows like size to the 1.00") == 4

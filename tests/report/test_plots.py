@@ -1,4 +1,4 @@
-"""The convergence plot: right kind of file, right contents, clear refusals, nothing half-written."""
+"""The convergence plot: the right kind of file with the right contents, clear errors, no half-written files."""
 
 import sys
 import xml.etree.ElementTree as ElementTree

@@ -16,7 +16,7 @@ from solvers.problems import (
     with_singular_values,
 )
 from vrpca.options import Options
-from vrpca.solvers import make_solver
+from vrpca.plan import make_solver
 from vrpca.solvers.accelerated import Narrow, Sampled, Streamed
 
 WAYS = {"sampled": "time", "narrow": "time", "streamed": "passes"}

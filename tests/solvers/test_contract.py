@@ -22,7 +22,8 @@ from solvers.problems import (
     with_eigenvalues,
 )
 from vrpca.options import Options
-from vrpca.solvers import SOLVERS, make_solver
+from vrpca.plan import make_solver
+from vrpca.solvers import SOLVERS
 from vrpca.solvers.snapshot import Snapshot
 
 CONVERGING = [name for name in SOLVERS if name != "oja"]

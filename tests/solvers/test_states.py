@@ -16,7 +16,8 @@ import vrpca
 from solvers.problems import NOTHING_FOUND, small_counts, view_of, with_eigenvalues
 from vrpca.data.view import View
 from vrpca.options import Options
-from vrpca.solvers import SOLVERS, make_solver
+from vrpca.plan import make_solver
+from vrpca.solvers import SOLVERS
 from vrpca.solvers.accelerated import Narrow, Sampled, Streamed
 from vrpca.solvers.base import Solver
 from vrpca.solvers.deflation import Deflation

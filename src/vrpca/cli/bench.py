@@ -73,7 +73,7 @@ def peers(
     quiet: Quiet = False,
 ) -> None:
     """Against its peers: time, passes, memory and true suboptimality, at several targets."""
-    from vrpca.experiments import commands
+    from vrpca.experiments.bench import commands
 
     conditions = commands.conditions(threads, repeats, timeout, seed)
     _check_files("peers", out, data)
@@ -102,7 +102,7 @@ def growth(
     quiet: Quiet = False,
 ) -> None:
     """Growth: time per pass and passes, as rows and nonzeros grow by a factor of 100."""
-    from vrpca.experiments import commands
+    from vrpca.experiments.bench import commands
 
     conditions = commands.conditions(threads, repeats, timeout, seed)
     run = commands.Run(_command(ctx), conditions, cache, out, resume, quiet)
@@ -132,7 +132,7 @@ def passes(
     quiet: Quiet = False,
 ) -> None:
     """Passes that solvers with blocks of the same width need."""
-    from vrpca.experiments import commands
+    from vrpca.experiments.bench import commands
 
     if dtype not in ("float32", "float64"):
         raise OptionError(f"--dtype {dtype} is not known: use float32 or float64.")

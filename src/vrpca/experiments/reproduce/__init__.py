@@ -1,5 +1,5 @@
-"""``vrpca reproduce``: the paper's section 3, its claims as measurements, and what lies beyond it.
+"""``vrpca reproduce``: the experiments of the paper's section 3, its claims as measurements, and other methods.
 
-Solvers are names and options here, too. They are led step by step, so that every iterate can be judged: by its
-suboptimality against an optimum that others have found, in double precision.
+A solver is a name with options here, too. It is led step by step, so that every state can be judged: by its true
+suboptimality, in double precision, with an optimum that other software has found.
 """

@@ -1,4 +1,4 @@
-"""What the paper says, what the curves say, and a verdict that is computed from them."""
+"""The paper's claims, what the curves say about them, and verdicts that are computed from the curves."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from vrpca.experiments.reproduce.figures import KRYLOV_NARROW, Panel
 from vrpca.experiments.reproduce.fits import decay
 
 CONFIRMED, PARTLY, REFUTED, UNDECIDED = "confirmed", "partly confirmed", "not confirmed", "undecided"
-R2, DECADES = 0.98, 6.0  # what counts as exponential
-SUBEXPONENTIAL = 0.5  # an exponential gains as much in the second half of its passes as in the first
-NOTHING = 0.5  # decades that are no progress to speak of
+# Thresholds of our own; the findings quote the figures beside them.
+R2, DECADES = 0.98, 6.0  # a decay is exponential if a line fits its logarithm with this R^2, over so many decades
+SUBEXPONENTIAL = 0.5  # second half of the passes against the first, in decades gained; an exponential has 1
+NOTHING = 0.5  # decades: a smaller gain is no progress
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Finding:
 
 
 def verdict(holds: Sequence[bool]) -> str:
-    """Confirmed if it holds everywhere, not at all, or in part.
+    """Confirmed if the claim holds everywhere, partly if it holds somewhere.
 
     >>> verdict([True, True]), verdict([True, False]), verdict([False])
     ('confirmed', 'partly confirmed', 'not confirmed')
@@ -44,15 +45,15 @@ def over_panels(claim: str, panels: Sequence[Panel], judge: Callable[[Panel], tu
 
 
 def passes_text(curve: Curve, target: float = TARGET) -> str:
-    """Passes to a target for a reader: more than were made, where they were too few."""
+    """Passes to a target as text; "> p" where the curve ends after p passes without reaching it."""
     passes = curve.passes_to(target)
     return f"> {curve.passes[-1]:.4g}" if math.isinf(passes) else f"{passes:.4g}"
 
 
 def first_to_target(panel: Panel) -> tuple[bool, str]:
-    """Whether every form of VR-PCA reaches the target before Oja with any step and power iterations do.
+    """Whether every form of VR-PCA reaches the target first: before Oja with any step, and before power iterations.
 
-    Where there are other starts, it has to be ahead of power iterations from each of them.
+    If there are other starts, it has to be ahead of power iterations from each of them.
     """
     ours = max(panel.ours, key=lambda curve: curve.passes_to(TARGET))
     rival = min(panel.rivals, key=lambda curve: (curve.passes_to(TARGET), curve.errors.min()))
@@ -71,7 +72,7 @@ def first_to_target(panel: Panel) -> tuple[bool, str]:
 
 
 def explanation(panel: Panel) -> str:
-    """Why power iterations may be ahead: the paper's step gains with n, and n may be too small for this spectrum."""
+    """Why power iterations are ahead: VR-PCA gains with n, and n may be too small for this spectrum."""
     advantage = panel.ours[0].advantage
     text = f"; expected: sqrt(n) lambda_(k+1) / (2 tr A) = {advantage:.2g} times the speed of power iterations"
     for curve in panel.of("vr"):
@@ -82,7 +83,7 @@ def explanation(panel: Panel) -> str:
 
 
 def exponential(panel: Panel) -> tuple[bool, str]:
-    """Whether the logarithm of VR-PCA's error falls along a line, over enough decades."""
+    """Whether the logarithm of VR-PCA's error follows a falling line, over enough decades."""
     holds, texts = [], []
     for curve in panel.ours:
         found = decay(curve)
@@ -90,14 +91,14 @@ def exponential(panel: Panel) -> tuple[bool, str]:
         texts.append(
             "too few points"
             if found is None
-            else f"R^2 {found.r2:.3f} over {found.decades:.1f} decades and {found.looks} looks, {found.rate:.3g} per "
-            f"epoch (R^2 {found.r2_whole:.3f} with what comes before)"
+            else f"R^2 {found.r2:.3f} over {found.decades:.1f} decades and {found.points} points, {found.rate:.3g} "
+            f"per epoch (R^2 {found.r2_whole:.3f} with what comes before)"
         )
     return all(holds), ", ".join(texts)
 
 
 def subexponential(panel: Panel) -> tuple[bool, str]:
-    """Whether all of Oja's curves gain clearly less in the second half of their passes, or nearly nothing."""
+    """Whether all of Oja's curves gain much less in the second half of their passes than in the first, or nothing."""
     best = min(panel.of("oja"), key=lambda curve: curve.errors.min())
     slower = [gains(curve) for curve in panel.of("oja")]
     holds = [second <= max(SUBEXPONENTIAL * first, NOTHING) for first, second in slower]
@@ -107,14 +108,14 @@ def subexponential(panel: Panel) -> tuple[bool, str]:
 
 
 def gains(curve: Curve) -> tuple[float, float]:
-    """Decades gained in either half of a curve's passes; the best so far counts."""
+    """Decades gained in the two halves of a curve's passes, by the best point so far."""
     best = np.log10(np.minimum.accumulate(curve.errors))
     middle = int(np.searchsorted(curve.passes, curve.passes[-1] / 2))
     return float(best[0] - best[middle]), float(best[middle] - best[-1])
 
 
 def hybrid_helps(panel: Panel) -> tuple[bool, str]:
-    """Whether the hybrid needs fewer passes than VR-PCA alone from most starts; Oja's algorithm alone is far behind."""
+    """Whether the hybrid needs fewer passes than VR-PCA from most starts; Oja's algorithm needs far more."""
     pairs = [(panel.of("hybrid")[0], panel.ours[0]), *((hybrid, vr) for vr, hybrid, _ in panel.again)]
     passes = [(hybrid.passes_to(TARGET), alone.passes_to(TARGET)) for hybrid, alone in pairs]
     ahead = sum(hybrid < alone for hybrid, alone in passes)
@@ -123,7 +124,7 @@ def hybrid_helps(panel: Panel) -> tuple[bool, str]:
 
 
 def immediate(panel: Panel) -> tuple[bool, str]:
-    """Whether the exponential fall lies at most one epoch behind one that begins at once."""
+    """Whether the exponential fall is delayed by one epoch at most."""
     found = [decay(curve) for curve in panel.ours]
     delays = [fit.burn_in for fit in found if fit is not None]
     shares = [
@@ -144,7 +145,7 @@ LANCZOS = "the Lanczos method can attain better performance than power iteration
 
 
 def figure_findings(figure: str, panels: Sequence[Panel]) -> list[Finding]:
-    """The claims that go with a figure."""
+    """The claims about a figure."""
     if figure == "beyond":
         return beyond_findings(panels)
     findings = [
@@ -161,7 +162,7 @@ def figure_findings(figure: str, panels: Sequence[Panel]) -> list[Finding]:
 
 
 def beyond_findings(panels: Sequence[Panel]) -> list[Finding]:
-    """Where the paper's method wins and where it loses, by passes to the target: one finding per rival."""
+    """Whether the paper's method needs fewer passes to the target: one finding per rival."""
     lanczos = over_panels(LANCZOS, panels, lambda panel: _faster(_narrow(panel), panel.of("power")))
     rivals = dict.fromkeys(c.label for c in panels[0].of("krylov", "accelerated", "arpack", "randomized"))
     return [lanczos, *(_against(label, panels) for label in rivals)]
@@ -173,12 +174,12 @@ def _against(label: str, panels: Sequence[Panel]) -> Finding:
 
 
 def _narrow(panel: Panel) -> list[Curve]:
-    """Krylov methods with as many columns as VR-PCA and power iterations have."""
+    """Krylov methods with blocks of the same width as those of VR-PCA and power iterations."""
     return [*panel.of("arpack"), *(curve for curve in panel.of("krylov") if curve.label == KRYLOV_NARROW.label)]
 
 
 def _faster(some: Sequence[Curve], others: Sequence[Curve]) -> tuple[bool, str]:
-    """Whether the best of some is ahead of the best of others."""
+    """Whether the best of some curves is ahead of the best of others."""
     one, other = (min(group, key=lambda curve: curve.passes_to(TARGET)) for group in (some, others))
     text = ", ".join(f"{c.label} {passes_text(c)} ({_seconds(c)})" for c in (one, other))
     return one.passes_to(TARGET) < other.passes_to(TARGET), text

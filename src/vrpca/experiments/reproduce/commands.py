@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vrpca.errors import OptionError
-from vrpca.experiments import plots, summary
-from vrpca.experiments.measure import Log, Say, made_folder, teller
 from vrpca.experiments.reproduce import claims, curves, drawing, page, scaling, scaling_claims
 from vrpca.experiments.reproduce.curves import Recorder
 from vrpca.experiments.reproduce.figures import Panel, panel
 from vrpca.experiments.reproduce.stages import BLOCK_K, GAPS, SIZES, TINY_GAPS, Files, Size, real, size_named, synthetic
+from vrpca.experiments.shared import plots, summary
+from vrpca.experiments.shared.log import Log, Say, made_folder, teller
 from vrpca.threads import n_threads
 
 EXPERIMENTS = ("fig1", "fig2", "fig3", "scaling", "beyond")

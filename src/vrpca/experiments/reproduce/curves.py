@@ -1,4 +1,4 @@
-"""Curves: the suboptimality of a method against effective passes over the data, counted as the paper counts them."""
+"""Curves: the suboptimality of a method over its effective passes, which are counted as the paper counts them."""
 
 from __future__ import annotations
 
@@ -14,33 +14,37 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vrpca.data.moments import column_moments
-from vrpca.data.source import as_source
-from vrpca.data.view import View, make_view
-from vrpca.experiments.measure import Log, Result, Say
-from vrpca.experiments.optimum import Optimum, row_blocks
-from vrpca.experiments.peers import POWERS
-from vrpca.solvers import SOLVERS, make_solver
-from vrpca.solvers.iterate import Iterate
-from vrpca.solvers.options import Options
+from vrpca.data import view as data_view
+from vrpca.data.first_pass import FirstPass, column_moments
+from vrpca.data.open import as_source
+from vrpca.data.view import View
+from vrpca.experiments.shared.log import Log, Result, Say
+from vrpca.experiments.shared.optimum import Optimum, row_blocks
+from vrpca.options import Options
+from vrpca.plan import make_solver
+from vrpca.run import finite
+from vrpca.solvers import SOLVERS, Solver
+from vrpca.solvers.base import State
 from vrpca.threads import blas_threads
 
-TARGET, BOTTOM = 1e-10, 1e-13  # what is to be reached, and where a curve may end
-PATIENCE = 6  # looks without progress, at the level of rounding, after which a curve ends
+TARGET = 1e-10  # the suboptimality at which methods are compared: the smallest target of `vrpca bench`
+BOTTOM = 1e-13  # a curve ends below this suboptimality, where rounding begins to show
+PATIENCE = 6  # a curve ends after so many points below the target without progress: rounding keeps it from the bottom
+POWERS = (0, 1, 2, 4, 7, 12, 20)  # power iterations of the randomized SVD, as in `vrpca bench`
 TELL = 20.0  # seconds between two lines about a curve that takes long
-SAME = ("data", "k", "seed", "threads", "method")  # what makes two curves the same
+SAME = ("data", "k", "seed", "threads", "method")  # two stored curves are the same if these entries agree
 
-# Looks that the paper does not count, since the method itself has no use for them: Oja's are ours alone; the last
-# reading of the others belongs to the epoch or iteration that would come next.
-LOOKS_APART = ("oja",)
-LAST_APART = ("vr", "hybrid", "power")
+# The states of these solvers come with a snapshot, which is a pass. The paper counts only those passes that the method
+# needs. Oja's algorithm needs no snapshot at all. The last snapshot of the others belongs to their next step.
+NO_SNAPSHOT_COUNTS = ("oja",)
+LAST_SNAPSHOT_DOES_NOT_COUNT = ("vr", "hybrid", "power")
 
-Points = list[list[float]]  # effective passes, suboptimality, seconds
+Points = list[list[float]]  # per point: effective passes, suboptimality, seconds
 
 
 @dataclass(frozen=True)
 class Method:
-    """A solver under a label, with what the solver is told.
+    """A solver with its options, under a label.
 
     Attributes
     ----------
@@ -49,13 +53,13 @@ class Method:
     solver : str
         The name in the registry.
     options : dict
-        Entries of `solvers.options.Options`; and `copies`, how often every row of the data counts (VR-PCA only).
+        Fields of `vrpca.options.Options`; also `copies`, how often every row of the data counts (VR-PCA only).
     step_by_gap : float or None
-        Oja's constant c in units of 1 / (eigengap of A), which is known here.
+        Oja's constant c in units of 1 / (eigengap of A). The gap is known here.
     shared_start : bool
-        Whether it begins where all others begin; if not, it makes a start of its own.
+        Whether it begins at the start that the methods share; if not, the solver makes its own start.
     roomy : bool
-        Whether its blocks have the extra columns that the solver likes, or k columns and no more.
+        Whether its blocks have the width that the solver likes; if not, they have k columns.
     """
 
     label: str
@@ -76,7 +80,7 @@ class Problem:
 
     @cached_property
     def advantage(self) -> float:
-        """``sqrt(n) lambda_{k+1} / (2 tr A)``: how much more VR-PCA gains per pass than power iterations, about.
+        """``sqrt(n) lambda_{k+1} / (2 tr A)``: the gain of VR-PCA per pass over that of power iterations, about.
 
         For a small gap g, an epoch of VR-PCA multiplies the error by ``exp(-2 sqrt(n) g / tr A)`` and takes two
         passes, a power iteration by ``exp(-2 g / lambda_{k+1})``.
@@ -93,16 +97,17 @@ class Problem:
         )
         return float(squares) / self.X.shape[0]
 
-    def view(self, threads: int) -> View:
-        """The matrix as solvers see it; the first look at it is not counted."""
+    def read(self, threads: int) -> tuple[View, FirstPass]:
+        """The matrix as solvers see it, and its first pass, which the view does not count."""
         source = as_source(self.X)
         moments = column_moments(source, None, threads)
-        return make_view(source, moments, center=False, scale=False, weights=None, transpose=False, n_threads=threads)
+        as_it_is = data_view.Problem(source, None, center=False, scale=False, n_threads=threads)
+        return as_it_is.view(moments), FirstPass(moments)
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How far a curve goes: effective passes at most, and those between two looks at Oja's."""
+    """How far a curve goes, in effective passes; and the passes between two points, for Oja's algorithm."""
 
     passes: float
     stride: int = 1
@@ -110,7 +115,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class Curve:
-    """What a method reached: effective passes and suboptimalities, one pair per look; and `Problem.advantage`."""
+    """What a method reached: effective passes, suboptimality and seconds at each point; and `Problem.advantage`."""
 
     label: str
     solver: str
@@ -130,60 +135,77 @@ class Curve:
         return cls(method["label"], method["solver"], *columns, result.get("advantage", math.nan), copies)
 
     def passes_to(self, target: float) -> float:
-        """Passes until the first look below a target; infinite if there is none."""
+        """Passes until the first point below a target; infinite if there is none."""
         reached = np.flatnonzero(self.errors <= target)
         return float(self.passes[reached[0]]) if len(reached) else math.inf
 
 
 def start_of(problem: Problem, seed: int) -> np.ndarray:
-    """The random start that all methods share: uniform on the sphere, or k such vectors."""
+    """The random start that the methods share: a Gaussian vector, or k of them."""
     return np.random.default_rng([seed, problem.k]).standard_normal((problem.X.shape[1], problem.k))
 
 
-def iterates(
-    problem: Problem, view: View, method: Method, seed: int, stride: int = 1, start: np.ndarray | None = None
-) -> Iterator[Iterate]:
-    """Let a solver take its steps, without end; nothing is judged, halved or taken back on the way."""
-    solver = make_solver(method.solver, view, _options(problem, method, view.n, stride), False)
+def states(
+    problem: Problem,
+    view: View,
+    first_pass: FirstPass,
+    method: Method,
+    seed: int,
+    stride: int = 1,
+    start: np.ndarray | None = None,
+) -> Iterator[State]:
+    """The states of a solver, for as long as it has steps to take; no step is halved or taken back."""
+    solver = _solver(problem, view, method, stride)
     rng = np.random.default_rng([seed, zlib.crc32(method.label.encode())])
     start = start_of(problem, seed) if start is None and method.shared_start else start
-    it = solver.start(view, rng, None if start is None else start.astype(view.dtype))
-    yield it
-    while it.finite and not solver.exhausted:
-        it = solver.step(view, it, rng)
-        yield it
+    state = solver.start(view, first_pass, rng, None if start is None else start.astype(view.dtype))
+    yield state
+    while finite(state) and state.steps_left != 0:
+        state = solver.step(view, state, rng)
+        yield state
+
+
+def _solver(problem: Problem, view: View, method: Method, stride: int) -> Solver:
+    options = _options(problem, method, view.n, stride)
+    width = SOLVERS[method.solver].width_for(problem.k, options.cost) if method.roomy else problem.k
+    return make_solver(method.solver, options, min(width, view.d), view.source.entries, view.d)
 
 
 def _options(problem: Problem, method: Method, n: int, stride: int) -> Options:
     given = dict(method.options)
     copies = given.pop("copies", 1)
-    if copies > 1:  # A is the same; an epoch has so many times more steps, and they are shorter
+    if copies > 1:  # A stays the same; an epoch has so many times more steps, and shorter ones
         given |= {"step": 1 / (problem.trace * math.sqrt(copies * n)), "epoch_length": copies * n}
     if method.step_by_gap is not None:
         given["step"] = method.step_by_gap / problem.optimum.gap
-    if method.solver in LOOKS_APART:
+    if method.solver in NO_SNAPSHOT_COUNTS:
         given["epoch_length"] = stride * n
-    extra = SOLVERS[method.solver].extra_columns(problem.k, given.get("cost", "time")) if method.roomy else 0
-    return Options(columns=min(problem.k + extra, problem.X.shape[1]), **given)
+    return Options(solver=method.solver, **given)
 
 
-def effective_passes(method: Method, view: View, looks: int) -> float:
-    """Readings as the paper counts them: 2 for an epoch of VR-PCA, 1 for an iteration or n of Oja's steps."""
-    apart = looks if method.solver in LOOKS_APART else 1 if method.solver in LAST_APART else 0
+def effective_passes(method: Method, view: View, snapshots: int) -> float:
+    """Passes as the paper counts them: 2 for an epoch of VR-PCA, 1 for an iteration or n of Oja's steps."""
+    uncounted = 0
+    if method.solver in NO_SNAPSHOT_COUNTS:
+        uncounted = snapshots
+    elif method.solver in LAST_SNAPSHOT_DOES_NOT_COUNT:
+        uncounted = 1
     copies = method.options.get("copies", 1)
-    return (view.passes - apart) * 2 / (1 + copies)  # n rows stand for all copies in a snapshot, not in the steps
+    passes = view.rows_read / view.n - uncounted
+    return passes * 2 / (1 + copies)  # an epoch reads n rows for its snapshot and copies * n rows for its steps
 
 
 def follow(problem: Problem, method: Method, extent: Extent, seed: int, threads: int, tell: Say) -> Points:
-    """Points until the extent, the bottom, or the end of all progress; the seconds are the solver's."""
+    """The points of a curve, until its extent, the bottom, or the end of progress. Only the solver is timed."""
     points: Points = []
-    view, began, spent, told = problem.view(threads), time.perf_counter(), 0.0, time.perf_counter()
-    for it in iterates(problem, view, method, seed, extent.stride):
+    view, first_pass = problem.read(threads)
+    began, spent, told = time.perf_counter(), 0.0, time.perf_counter()
+    for state in states(problem, view, first_pass, method, seed, extent.stride):
         spent += time.perf_counter() - began
-        if not it.finite:
+        if not finite(state):
             break
         passes = effective_passes(method, view, len(points) + 1)
-        points.append([passes, problem.optimum.suboptimality(it.W), spent])
+        points.append([passes, problem.optimum.suboptimality(state.vectors()), spent])
         if passes >= extent.passes or _finished(points):
             break
         if time.perf_counter() - told > TELL:
@@ -206,9 +228,10 @@ def _finished(points: Points) -> bool:
 
 
 def arpack_points(problem: Problem, longest: float, seed: int) -> Points:
-    """ARPACK (scipy's eigsh) on A with more vectors and smaller tolerances, from the shared start.
+    """ARPACK (scipy's eigsh) on A, from the shared start, with several numbers of vectors and tolerances.
 
-    A product with A is one pass. The default number of vectors, 20 at least, is also the fewest products there are.
+    A product with A is one pass. ARPACK makes at least as many products as it keeps vectors, by default 20 or more: so
+    fewer vectors are tried as well.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -230,7 +253,7 @@ def arpack_points(problem: Problem, longest: float, seed: int) -> Points:
 
 
 def _only_the_best(points: Points) -> Points:
-    """The points that no other one beats in both passes and suboptimality, in the order of passes."""
+    """The points that no other point beats in both passes and suboptimality, in the order of passes."""
     best: Points = []
     for point in sorted(points):
         if not best or point[1] < best[-1][1]:
@@ -239,7 +262,7 @@ def _only_the_best(points: Points) -> Points:
 
 
 def randomized_points(problem: Problem, longest: float, seed: int) -> Points:
-    """Randomized SVD (scikit-learn) with ever more power iterations; a product with X and one with X^T are one pass."""
+    """Randomized SVD (scikit-learn) with more and more power iterations; products with X and X^T are one pass."""
     from sklearn.utils.extmath import randomized_svd
 
     points: Points = []
@@ -263,7 +286,7 @@ LADDERS: dict[str, Callable[[Problem, float, int], Points]] = {
 }
 
 
-# -------------------------------------------------------------------------------------------------------- records
+# --------------------------------------------------------------------------------------------------------- stages
 
 
 class Stage:
@@ -280,7 +303,7 @@ class Stage:
     prepare : callable
         Makes the `Problem`.
     copies : int
-        How many times more rows the paper's data have.
+        How many times as many rows the paper's data have.
     """
 
     def __init__(self, title: str, data: dict[str, Any], k: int, prepare: Callable[[], Problem], copies: int = 1):
@@ -310,7 +333,7 @@ class Recorder:
     say: Say
 
     def curve(self, stage: Stage, method: Method, extent: Extent) -> Curve:
-        """The curve of one method; an earlier one counts if it went as far or ended by itself."""
+        """The curve of one method: from the log if that curve went as far or ended by itself, else made now."""
         asked = {
             "data": stage.data,
             "k": stage.k,

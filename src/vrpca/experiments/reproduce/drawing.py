@@ -1,4 +1,4 @@
-"""The figures, in the paper's arrangement: effective passes to the right, log10 of the suboptimality upwards."""
+"""The figures, with the paper's axes: log10 of the suboptimality over effective passes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vrpca.experiments.plots import FLOOR, new_figure, save
 from vrpca.experiments.reproduce.curves import TARGET, Curve
 from vrpca.experiments.reproduce.figures import OJA, Panel
 from vrpca.experiments.reproduce.fits import power_law
 from vrpca.experiments.reproduce.scaling import LONG, STEPS, Study, columns_of, cost_sweeps
 from vrpca.experiments.reproduce.scaling_claims import BORDER, FAR, small_gaps
+from vrpca.experiments.shared.plots import FLOOR, new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLUMNS = {"fig1": 3, "fig1-paper": 3, "fig2": 2, "fig3": 2, "beyond": 2}
+PANELS_PER_ROW = {"fig1": 3, "fig1-paper": 3, "fig2": 2, "fig3": 2, "beyond": 2}
 STYLES: dict[str, dict[str, Any]] = {
     "VR-PCA": {"color": "black", "linewidth": 2.6},
     "VR-PCA (difference)": {"color": "black", "linewidth": 3.2},
@@ -37,7 +37,7 @@ FORMATS = (".png", ".svg")
 
 
 def style(label: str) -> dict[str, Any]:
-    """How a method is drawn; Oja's curves are dotted, in a colour that goes with c."""
+    """How a method is drawn. Oja's curves are dotted, with colours in the order of c."""
     if label in STYLES:
         return STYLES[label]
     names = [method.label for method in OJA]
@@ -50,7 +50,7 @@ def style(label: str) -> dict[str, Any]:
 
 def convergence(panels: Sequence[Panel], stem: str, folder: Path) -> list[str]:
     """One plot per panel; returns the names of the files."""
-    columns = min(COLUMNS.get(stem, 2), len(panels))
+    columns = min(PANELS_PER_ROW.get(stem, 2), len(panels))
     figure, axes = new_figure(len(panels), columns, height=3.4)
     for panel, plot in zip(panels, axes, strict=True):
         for curve in panel.curves:
@@ -84,7 +84,7 @@ def _written(figure: Any, stem: str, folder: Path) -> list[str]:
 
 
 def scaling(study: Study, stem: str, folder: Path) -> list[str]:
-    """Passes over the gap, rows over n, seconds over density and width, passes of all starts, steps over norms."""
+    """Passes over the gap, rows over n, seconds over density and features, passes of all starts, steps over norms."""
     figure, plots = new_figure(6, 3, height=3.4)
     for name, label in (("gap", "the paper's step"), ("best step", "best step"), ("theorem 1", "theorem 1")):
         gaps, passes = columns_of(study.rows(name), "gap", "passes")
@@ -99,7 +99,7 @@ def scaling(study: Study, stem: str, folder: Path) -> list[str]:
     _growth(plots[2], *columns_of(denser, "per_row", "seconds"), f"d = {denser[0]['d']}")
     plots[2].set(xlabel="entries per row", ylabel="seconds of an epoch")
     _growth(plots[3], *columns_of(wider, "d", "seconds"), f"{wider[0]['per_row']} entries per row")
-    plots[3].set(xlabel="columns", ylabel="seconds of an epoch")
+    plots[3].set(xlabel="features", ylabel="seconds of an epoch")
     _starts(plots[4], study)
     for sampling in ("uniform", "norm"):
         rows = [row for row in study.rows("norms") if row["sampling"] == sampling]
@@ -117,7 +117,7 @@ def scaling(study: Study, stem: str, folder: Path) -> list[str]:
 def _growth(
     plot: Axes, x: Sequence[float], y: Sequence[float], label: str, window: tuple[float, float] = (0, math.inf)
 ) -> None:
-    """Points with logarithmic axes, and the power of x that fits those in a window."""
+    """Points on logarithmic axes, and the power of x that fits the points in a window."""
     inside = [(a, b) for a, b in zip(x, y, strict=True) if window[0] * (1 - 1e-9) <= a <= window[1]]
     fit = power_law(*zip(*inside, strict=True))
     (points,) = plot.loglog(x, y, ".")
@@ -127,9 +127,9 @@ def _growth(
 
 
 def _starts(plot: Axes, study: Study) -> None:
-    """How many of the starts have arrived after so many passes."""
+    """The fraction of the starts that have reached the target, over passes."""
     for gap in sorted({row["gap"] for row in study.rows("starts")}, reverse=True):
         passes = [row["passes"] for row in study.rows("starts") if row["gap"] == gap and row["passes"]]
         label = f"lambda = {gap:g}, median {np.median(passes):.4g}"
         plot.plot(np.sort(passes), np.arange(1, len(passes) + 1) / len(passes), label=label)
-    plot.set(xscale="log", xlabel="passes to 1e-10", ylabel="part of the starts")
+    plot.set(xscale="log", xlabel="passes to 1e-10", ylabel="fraction of the starts")

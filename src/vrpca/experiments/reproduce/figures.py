@@ -1,4 +1,4 @@
-"""The paper's figures 1 to 3, and the same axes with methods that came before and after it."""
+"""The paper's figures 1 to 3, and the same axes with methods from before and after the paper."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from vrpca.experiments.reproduce.curves import TARGET, Curve, Extent, Method, Recorder, Stage
 
-OJA_FACTORS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # of c, in units of 1 / eigengap
-LOOKS = 30  # looks at a curve of Oja's, about
-SHORTEST = 30.0  # effective passes that an axis shows at least
-OTHER_STARTS = {"fig2": 9}  # starts besides the first, from which the quick methods run again
-MARGIN = 0.1  # of the axis, behind where VR-PCA reaches the target
+OJA_FACTORS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # c of Oja's step c/t, in units of 1 / eigengap: theory wants 1
+OJA_POINTS = 30  # points of a curve of Oja's algorithm, about: each costs a snapshot
+SHORTEST = 30.0  # least length of an axis, in effective passes: fifteen epochs
+OTHER_STARTS = {"fig2": 9}  # further starts of the quick methods: ten in all, to tell luck from a rule
+MARGIN = 0.1  # the axis is longer than VR-PCA needs to the target, by this fraction
 
 VR = Method("VR-PCA", "vr", {"step": "paper"})
 DIFFERENCE = Method("VR-PCA (difference)", "vr", {"step": "paper", "control": "difference"})
@@ -34,7 +34,7 @@ RANDOMIZED = Method("randomized SVD", "randomized", shared_start=False)
 class Panel:
     """One plot: all curves on one data set, up to the end of its axis.
 
-    `again` holds VR-PCA, the hybrid and power iterations from other starts, which are not drawn.
+    `again` holds VR-PCA, the hybrid and power iterations from other starts. They are not drawn.
     """
 
     title: str
@@ -45,12 +45,12 @@ class Panel:
 
     @property
     def ours(self) -> list[Curve]:
-        """VR-PCA on the data as they are, in all its forms."""
+        """All forms of VR-PCA on the data as they are."""
         return [curve for curve in self.of("vr") if curve.copies == 1]
 
     @property
     def rivals(self) -> list[Curve]:
-        """What the paper compares it with: Oja's algorithm with all steps, and power iterations."""
+        """What the paper compares VR-PCA with: Oja's algorithm with every step, and power iterations."""
         return self.of("oja", "power")
 
     def of(self, *solvers: str) -> list[Curve]:
@@ -59,7 +59,7 @@ class Panel:
 
 
 def methods_for(figure: str, k: int) -> tuple[tuple[Method, ...], tuple[Method, ...]]:
-    """VR-PCA's forms, which say how long the axis is, and everybody else."""
+    """The forms of VR-PCA, which determine the length of the axis; and the other methods."""
     if figure == "beyond":
         return (VR if k == 1 else PROJECTION,), (HYBRID, POWER, KRYLOV_NARROW, KRYLOV, *ACCELERATED, ARPACK, RANDOMIZED)
     ours = (VR,) if k == 1 else (DIFFERENCE, PROJECTION)
@@ -68,11 +68,11 @@ def methods_for(figure: str, k: int) -> tuple[tuple[Method, ...], tuple[Method, 
 
 
 def panel(figure: str, stage: Stage, recorder: Recorder, longest: float) -> Panel:
-    """All curves of one plot: VR-PCA down to the bottom, the others as far as it needs to the target."""
+    """All curves of one plot. VR-PCA goes down to the bottom, the others as far as the axis."""
     ours, others = methods_for(figure, stage.k)
     curves = [recorder.curve(stage, method, Extent(longest)) for method in ours]
     end = axis_end(curves)
-    stride = max(1, int(end // LOOKS))
+    stride = max(1, int(end // OJA_POINTS))
     if figure in ("fig2", "fig3") and stage.copies > 1:
         options = ours[-1].options | {"copies": stage.copies}
         copied = replace(ours[-1], label=copied_label(stage.copies), options=options)
@@ -88,12 +88,12 @@ def panel(figure: str, stage: Stage, recorder: Recorder, longest: float) -> Pane
 
 
 def copied_label(copies: int) -> str:
-    """The name of VR-PCA on data that hold every row so many times."""
+    """The label of VR-PCA on data that hold every row so many times."""
     return f"VR-PCA, every row {copies} times"
 
 
 def axis_end(ours: Sequence[Curve]) -> float:
-    """Where the axis ends: a little after the slowest form of VR-PCA has reached the target, or has ended."""
+    """Where the axis ends: a little after the slowest form of VR-PCA reaches the target, or ends."""
     needed = max(curve.passes_to(TARGET) for curve in ours)
     if math.isinf(needed):
         needed = max(float(curve.passes[-1]) for curve in ours)

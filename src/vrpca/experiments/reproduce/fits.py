@@ -1,4 +1,4 @@
-"""Straight lines through measurements, with the intervals that belong to them."""
+"""Straight lines through measurements, with their confidence intervals."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from scipy import stats
 from vrpca.experiments.reproduce.curves import BOTTOM, Curve
 
 CONFIDENCE = 0.95
-EPOCH = 2.0  # effective passes of an epoch of VR-PCA
+EPOCH = 2.0  # effective passes of an epoch of VR-PCA: n steps and the snapshot
 
 
 @dataclass(frozen=True)
 class Line:
-    """A fitted line: slope, half the width of its 95% interval, intercept, R^2."""
+    """A fitted line: slope, half the width of the slope's 95% interval, intercept, R^2."""
 
     slope: float
     margin: float
@@ -70,31 +70,35 @@ def proportion(hits: int, trials: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Decay:
-    """How a curve of VR-PCA falls, from a tenth of what its first epoch left to the first look below the bottom.
+    """How a curve of VR-PCA falls: from a tenth of the error after its first epoch to the first point below the bottom.
 
     Attributes
     ----------
     rate : float
         Decades per epoch.
     r2 : float
-        Of the line through log10 of the error over epochs.
+        R^2 of the line through log10 of the error over epochs.
     r2_whole : float
-        Of a line through all looks after the first epoch, a plateau included.
+        R^2 of a line through all points after the first epoch, a plateau included.
     decades : float
-        What the line spans.
-    looks : int
-        Points that it is fitted to.
+        Decades that the line spans.
+    points : int
+        Number of points that the line is fitted to.
     burn_in : float
-        Epochs that were lost on the way: by so many the line through the lower half of those points comes later than
-        the curve did, at the look where that is most. A plateau may come at once, or after what is easily gained.
+        Epochs that a plateau has cost: the largest delay, over all points, of the line through the lower half of the
+        points behind the curve. The plateau may come at once, or after a first fall.
     """
 
     rate: float
     r2: float
     r2_whole: float
     decades: float
-    looks: int
+    points: int
     burn_in: float
+
+    def stored(self) -> dict[str, float]:
+        """The fit as columns of a result. Stored results call the number of points "looks"."""
+        return {"looks" if name == "points" else name: value for name, value in vars(self).items()}
 
 
 def decay(curve: Curve) -> Decay | None:
@@ -115,13 +119,13 @@ def decay(curve: Curve) -> Decay | None:
 
 
 def _above_rounding(curve: Curve) -> np.ndarray:
-    """Which looks count: those above the bottom, and the first one below it, where the curve ends."""
+    """Which points count: those above the bottom, and the first one below it."""
     below = np.cumsum(curve.errors < BOTTOM)
     return (below == 0) | ((below == 1) & (curve.errors < BOTTOM) & (curve.errors > 0))
 
 
 def _behind(fall: Line, curve: Curve) -> float:
-    """Epochs by which a falling line comes later than the curve, at most."""
+    """The largest delay of a falling line behind the curve, in epochs."""
     if not fall.slope < 0:
         return float("inf")
     use = _above_rounding(curve)
@@ -131,14 +135,14 @@ def _behind(fall: Line, curve: Curve) -> float:
 
 @dataclass(frozen=True)
 class Plane:
-    """A fit of y = sum_i c_i x_i with relative errors: coefficients, and half the widths of their 95% intervals."""
+    """A fit of y = sum_i c_i x_i: the coefficients, and half the widths of their 95% intervals."""
 
     coefficients: np.ndarray
     margins: np.ndarray
 
 
 def plane(columns: Sequence[Sequence[float]], y: Sequence[float]) -> Plane:
-    """Least squares of relative errors.
+    """Least squares of the relative errors of y.
 
     >>> x, ones = np.arange(1.0, 9.0), np.ones(8)
     >>> plane([ones, x], 3 + 2 * x).coefficients.round(9).tolist()

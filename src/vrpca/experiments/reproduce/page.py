@@ -1,4 +1,4 @@
-"""The results as files: one section per experiment, and one Markdown page made of all that a folder holds."""
+"""The results as files: one section per experiment, and one Markdown page of all sections in a folder."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vrpca.errors import DataError
-from vrpca.experiments import summary
 from vrpca.experiments.reproduce.claims import Finding, passes_text
 from vrpca.experiments.reproduce.figures import Panel
 from vrpca.experiments.reproduce.fits import decay
-from vrpca.experiments.summary import Table
+from vrpca.experiments.shared import summary
+from vrpca.experiments.shared.summary import Table
 
 ORDER = ("fig1", "fig1-paper", "fig2", "fig3", "scaling", "beyond")
-TARGETS = (1e-3, 1e-6, 1e-10)
+TARGETS = (1e-3, 1e-6, 1e-10)  # of the tables: those of `vrpca bench`
 TITLE = "The paper's experiments, again"
 ABOUT = """Made by `vrpca reproduce`; `docs/reproduction.md` says how to run it, and how it is measured. Each section
 sets the claims of Shamir's paper beside what was found; the verdicts are computed from the curves. Effective passes are
 counted as the paper counts them: 2 for an epoch of VR-PCA (m = n), 1 for n of Oja's steps, 1 for a power iteration.
-This library's first look at norms and means, one more pass, is not in them, nor are the looks that judge an iterate."""
+Not counted are this library's first pass, which finds means and norms, and snapshots that only judge a state."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """One experiment: what it says, what it rests on, and how it was made."""
+    """One experiment: its findings, its tables and figures, and how it was run."""
 
     stem: str
     title: str
@@ -48,7 +48,7 @@ class Section:
 
 
 def panel_tables(panels: Sequence[Panel], timed: bool) -> list[Table]:
-    """What each method needed, one table per plot."""
+    """The passes of each method to the targets, one table per plot."""
     return [_panel_table(panel, timed) for panel in panels]
 
 
@@ -72,7 +72,7 @@ def _panel_table(panel: Panel, timed: bool) -> Table:
 
 
 def write(section: Section, folder: Path) -> Path:
-    """Write a section, and the page anew with all sections that are there."""
+    """Write a section, then the page with all sections of the folder."""
     summary.write_json(folder / f"{section.stem}.json", asdict(section))
     sections = _sections(folder)
     path = folder / "reproduction.md"
@@ -81,7 +81,7 @@ def write(section: Section, folder: Path) -> Path:
 
 
 def check(folder: Path) -> None:
-    """Find out before anything is run that a folder holds something else under a section's name."""
+    """Raise before anything is run if the folder holds another file under the name of a section."""
     _sections(folder)
 
 

@@ -1,6 +1,6 @@
-"""The paper's claims about growth as measurements: what passes, rows and seconds do as one quantity changes.
+"""The paper's claims about growth as measurements: how passes, rows and seconds change with one quantity.
 
-Every measurement is one row of numbers, stored under the study it belongs to and what was varied in it.
+Every measurement is one row of numbers. It is stored with the name of its study and with the setting that was varied.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 import vrpca
-from vrpca.experiments.measure import Log, Result, Say
-from vrpca.experiments.optimum import Optimum
-from vrpca.experiments.reproduce.curves import TARGET, Curve, Extent, Method, Problem, follow, iterates
+from vrpca.experiments.reproduce.curves import TARGET, Curve, Extent, Method, Problem, follow, states
 from vrpca.experiments.reproduce.fits import decay
-from vrpca.experiments.synthetic import PaperMatrix
-from vrpca.solvers.steps import Theory
+from vrpca.experiments.shared.log import Log, Result, Say
+from vrpca.experiments.shared.optimum import Optimum
+from vrpca.experiments.shared.synthetic import PaperMatrix
+from vrpca.options import Theory
 
-SAME = ("study", "setting")
-DELTA = 0.5  # Theorem 1's failure probability per epoch, in the sweep of the gap
+SAME = ("study", "setting")  # two stored rows are of the same measurement if these entries agree
+DELTA = 0.5  # Theorem 1's failure probability per epoch in the sweep of the gap; steps grow like 1 / DELTA^2
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is varied, and how often.
+    """What is varied, and how often. The values span the range that takes minutes; `TINY` takes seconds.
 
     Attributes
     ----------
     seeds : int
-        Data sets, starts and draws per setting.
+        Repetitions per setting, each with its own data, start and draws.
     shape : tuple of int
-        Rows and columns, where they are not varied.
+        Rows and features, where they are not varied.
     gaps : tuple of float
         The paper's lambda.
     theory_gaps : tuple of float
-        The same for runs with the parameters of Theorem 1, which take many steps.
+        The same for runs with the parameters of Theorem 1, which take many more steps.
     rows : tuple of int
         Numbers of rows.
     starts : int
         Random starts.
-    per_row, widths : tuple of int
-        Entries per row, and columns, of sparse data.
+    per_row, features : tuple of int
+        Entries per row, and features, of sparse data.
     sparse_rows : int
         Rows of sparse data.
     norms : tuple of int
-        How many times more than the mean a heavy row holds of the sum of squares.
+        Squared norm of a heavy row over the mean.
     norms_shape : tuple of int
-        Rows and columns of the matrices with heavy rows.
+        Rows and features of the matrices with heavy rows.
     """
 
     seeds: int = 3
@@ -64,7 +64,7 @@ class Sweep:
     rows: tuple[int, ...] = (500, 1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000)
     starts: int = 100
     per_row: tuple[int, ...] = (5, 10, 20, 40, 80, 160)
-    widths: tuple[int, ...] = (1000, 4000, 16000, 64000, 256000)
+    features: tuple[int, ...] = (1000, 4000, 16000, 64000, 256000)
     sparse_rows: int = 20000
     norms: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
     norms_shape: tuple[int, int] = (3200, 25)
@@ -78,30 +78,30 @@ TINY = Sweep(
     rows=(250, 500, 16000, 32000),
     starts=8,
     per_row=(5, 20, 80),
-    widths=(500, 2000, 8000),
+    features=(500, 2000, 8000),
     sparse_rows=2000,
     norms=(1, 16),
     norms_shape=(800, 12),
 )
-FIXED_GAP = 0.05  # where the gap is not varied
-STEPS = tuple(2.0 ** (j / 2) for j in range(-8, 11))  # in units of the paper's, where the best one is looked for
-LONG = 4.0  # the longest of them where rows are heavy
-CAP = 20_000.0  # effective passes that a run may take
-PATIENT = 120.0  # and one with a step that may be too long
-RESTARTS = (1, 2, 4)
+FIXED_GAP = 0.05  # the gap where it is not varied: the second of the paper's
+STEPS = tuple(2.0 ** (j / 2) for j in range(-8, 11))  # grid for the best step, from 1/16 to 32 times the paper's step
+LONG = 4.0  # the longest step of the grid where rows are heavy; the best one is at most 1 there
+CAP = 20_000.0  # effective passes of a run, at most: ten times what the slowest runs, by Theorem 1, need
+PATIENT = 120.0  # the same for a step that may be too long: good steps need 20
+RESTARTS = (1, 2, 4)  # runs of which the best one counts
 
 
 class Study:
-    """Measures what is not in the log yet, and writes it down."""
+    """Measures what is not in the log yet, and adds it to the log."""
 
     def __init__(self, log: Log, say: Say, threads: int, seed: int = 0):
         self.log, self.say, self.threads, self.seed = log, say, threads, seed
-        self.results: list[Result] = []  # of this run; the log may hold those of another size
+        self.results: list[Result] = []  # results of this size; the log may hold those of another one, too
 
     def measure(
         self, study: str, setting: dict[str, Any], compute: Callable[..., dict[str, Any]], *arguments: Any
     ) -> Result:
-        """One row: from the log, or computed now from these arguments."""
+        """One row: from the log, or computed from these arguments."""
         asked = {"study": study, "setting": setting}
         known = self.log.find(asked)
         if known is None:
@@ -111,11 +111,11 @@ class Study:
         return known
 
     def seeds(self, count: int) -> range:
-        """So many seeds, from the one that was asked for."""
+        """So many seeds, from the user's on."""
         return range(self.seed, self.seed + count)
 
     def rows(self, study: str) -> list[Result]:
-        """All rows of a study, what was varied beside what was found."""
+        """All rows of a study: the setting and the result of each as one dictionary."""
         return [r["setting"] | r for r in self.results if r["study"] == study]
 
 
@@ -133,13 +133,13 @@ def run(problem: Problem, method: Method, seed: int, threads: int, longest: floa
 
 
 def summary(curve: Curve, n: int) -> dict[str, Any]:
-    """What a run needed: passes and rows to the target, and how straight its way was."""
+    """A run as a row: passes and rows to the target, and the fit of its decay."""
     found = decay(curve)
     passes = curve.passes_to(TARGET)
     return {
         "passes": passes if math.isfinite(passes) else None,
         "rows": passes * n if math.isfinite(passes) else None,
-        **({} if found is None else vars(found)),
+        **({} if found is None else found.stored()),
     }
 
 
@@ -154,7 +154,7 @@ def vr(problem: Problem, step: float = 1.0, **options: Any) -> Method:
 
 
 def gap_study(study: Study, sweep: Sweep) -> None:
-    """Passes as the gap shrinks: with the paper's step, with the best one of a grid, and with Theorem 1's."""
+    """Passes as the gap shrinks: with the paper's step, the best step of a grid, and Theorem 1's step."""
     n, d = sweep.shape
     for seed in study.seeds(sweep.seeds):
         for gap in sweep.gaps:
@@ -168,7 +168,7 @@ def gap_study(study: Study, sweep: Sweep) -> None:
 
 
 def untuned(n: int, d: int, gap: float, seed: int, start: int, threads: int) -> dict[str, Any]:
-    """One run with the paper's parameters on the matrix of a seed, from one of the random starts."""
+    """One run with the paper's parameters, on the matrix of a seed and from one of the random starts."""
     problem = problem_for(n, d, gap, seed)
     return summary(run(problem, vr(problem), start, threads), n)
 
@@ -188,7 +188,7 @@ def _best(n: int, d: int, gap: float, seed: int, threads: int) -> dict[str, Any]
         passes = curve.passes_to(TARGET)
         if passes < (found["passes"] or math.inf):
             found = {"step": step, **summary(curve, n)}
-            limit = 2 * passes  # who needs more has lost already
+            limit = 2 * passes  # no other step needs to run longer: it has lost by then
     return found
 
 
@@ -200,7 +200,7 @@ def theorem(problem: Problem, delta: float, epsilon: float = TARGET) -> Method:
 
 
 def rows_study(study: Study, sweep: Sweep) -> None:
-    """Rows read as n grows, with one gap."""
+    """Rows that are read as n grows, with a fixed gap."""
     d = sweep.shape[1]
     for seed in study.seeds(sweep.seeds):
         for n in sweep.rows:
@@ -210,7 +210,7 @@ def rows_study(study: Study, sweep: Sweep) -> None:
 
 
 def starts_study(study: Study, sweep: Sweep) -> None:
-    """Many random starts on one matrix with a large gap and on one with a small one."""
+    """Many random starts on two matrices, one with a large gap and one with a small gap."""
     n, d = sweep.shape
     for gap in (FIXED_GAP, FIXED_GAP / 10):
         for start in study.seeds(sweep.starts):
@@ -220,7 +220,7 @@ def starts_study(study: Study, sweep: Sweep) -> None:
 
 
 def restarts_study(study: Study, sweep: Sweep) -> None:
-    """How often a run with too few epochs succeeds, alone and as the best of several."""
+    """How often a run with too few epochs succeeds, and how often the best of several such runs does."""
     n, d = sweep.shape
     needed = [row["passes"] / 2 for row in study.rows("starts") if row["gap"] == FIXED_GAP and row["passes"]]
     epochs = int(np.quantile(needed, 0.4))
@@ -232,7 +232,7 @@ def restarts_study(study: Study, sweep: Sweep) -> None:
 
 
 def _best_of(n: int, d: int, epochs: int, restarts: int, seed: int, threads: int) -> dict[str, Any]:
-    """The library's own `restarts`: the run with the largest objective counts."""
+    """The option `restarts` of the library: the run with the largest objective counts."""
     problem = problem_for(n, d, FIXED_GAP, 0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # there are too few epochs on purpose
@@ -252,7 +252,7 @@ def _best_of(n: int, d: int, epochs: int, restarts: int, seed: int, threads: int
 
 
 def theorem_study(study: Study, sweep: Sweep) -> None:
-    """How often a run with Theorem 1's parameters, from where it lets one start, keeps its promise."""
+    """How often Theorem 1's promise is kept, with its parameters and from a start that it allows."""
     delta, epsilon, gap = 0.05, 1e-2, 0.3
     n, d = 1000, 20
     for seed in study.seeds(sweep.starts):
@@ -269,20 +269,20 @@ def _promise(n: int, d: int, gap: float, delta: float, epsilon: float, seed: int
     g -= (g @ v) * v
     method = theorem(problem, delta, epsilon)
     epochs = method.options["theory"].plan(method.options["theory"].r)[2]
-    steps = iterates(problem, problem.view(1), method, seed, start=(v + g / np.linalg.norm(g))[:, None])
+    steps = states(problem, *problem.read(1), method, seed, start=(v + g / np.linalg.norm(g))[:, None])
     for _ in range(epochs + 1):
-        it = next(steps)
-    return {"error": 1 - float(it.W[:, 0] @ v) ** 2}
+        state = next(steps)
+    return {"error": 1 - float(state.vectors()[:, 0] @ v) ** 2}
 
 
 def cost_study(study: Study, sweep: Sweep) -> None:
-    """Seconds of an epoch as rows get denser, and as they get longer with as many entries."""
+    """Seconds of an epoch on sparse data, as rows get more entries, and as there are more features."""
     middle = sweep.per_row[len(sweep.per_row) // 2]
-    settings = [(per_row, sweep.widths[len(sweep.widths) // 2]) for per_row in sweep.per_row]
-    settings += [(middle, width) for width in sweep.widths]
-    for per_row, width in dict.fromkeys(settings):
-        setting = {"n": sweep.sparse_rows, "d": width, "per_row": per_row}
-        study.measure("cost", setting, _cost, sweep.sparse_rows, width, per_row)
+    settings = [(per_row, sweep.features[len(sweep.features) // 2]) for per_row in sweep.per_row]
+    settings += [(middle, d) for d in sweep.features]
+    for per_row, d in dict.fromkeys(settings):
+        setting = {"n": sweep.sparse_rows, "d": d, "per_row": per_row}
+        study.measure("cost", setting, _cost, sweep.sparse_rows, d, per_row)
     study.say("an epoch on sparse data has been timed")
 
 
@@ -294,7 +294,7 @@ def _cost(n: int, d: int, per_row: int, epochs: int = 6) -> dict[str, Any]:
     X = sp.csr_matrix((rng.random(entries), columns, np.arange(0, entries + 1, per_row)), shape=(n, d))
     X.sum_duplicates()
     problem = Problem(X, 1, Optimum(np.ones(1), np.zeros((d, 1)), 0.0, lambda E: 0.0))
-    steps, times = iterates(problem, problem.view(1), Method("VR-PCA", "vr", {"step": "paper"}), 0), []
+    steps, times = states(problem, *problem.read(1), Method("VR-PCA", "vr", {"step": "paper"}), 0), []
     next(steps)
     for _ in range(epochs):
         began = time.perf_counter()
@@ -304,7 +304,7 @@ def _cost(n: int, d: int, per_row: int, epochs: int = 6) -> dict[str, Any]:
 
 
 def norms_study(study: Study, sweep: Sweep) -> None:
-    """The step with the fastest decay, and the decay with the paper's, as some rows get heavier; the spectrum stays."""
+    """The step with the fastest decay, and the decay with the paper's step, as some rows get heavier."""
     n, d = sweep.norms_shape
     for sampling in ("uniform", "norm"):
         for ratio in sweep.norms:
@@ -327,7 +327,7 @@ def _steps(n: int, d: int, ratio: int, sampling: str, seed: int, threads: int) -
 
 
 def _rate(problem: Problem, step: float, sampling: str, seed: int, threads: int) -> float:
-    """Decades per epoch on the way to the target; 0 if it is not reached."""
+    """Decades per epoch; 0 if the target is not reached."""
     curve = run(problem, vr(problem, step, sampling=sampling), seed, threads, PATIENT)
     found = decay(curve)
     return 0.0 if found is None or math.isinf(curve.passes_to(TARGET)) else found.rate
@@ -345,13 +345,13 @@ STUDIES: tuple[Callable[[Study, Sweep], None], ...] = (
 
 
 def columns_of(rows: Sequence[Result], x: str, y: str) -> tuple[list[float], list[float]]:
-    """Two columns of numbers, of the rows that have both."""
+    """Two columns of numbers, from the rows that have both."""
     both = [(row[x], row[y]) for row in rows if row.get(x) is not None and row.get(y) is not None]
     return [a for a, _ in both], [b for _, b in both]
 
 
 def cost_sweeps(rows: Sequence[Result]) -> tuple[list[Result], list[Result]]:
-    """The rows of the study of cost by what was varied in them: entries per row, and columns."""
-    by_width = [r for r in rows if sum(other["per_row"] == r["per_row"] for other in rows) > 1]
+    """The rows of the cost study in two groups: entries per row are varied in the first, features in the second."""
+    by_features = [r for r in rows if sum(other["per_row"] == r["per_row"] for other in rows) > 1]
     common = max({r["d"] for r in rows}, key=lambda d: sum(r["d"] == d for r in rows))
-    return [r for r in rows if r["d"] == common], by_width
+    return [r for r in rows if r["d"] == common], by_features

@@ -1,4 +1,4 @@
-"""What the scaling study says about the paper's claims and open questions; every verdict is computed."""
+"""What the scaling study says about the paper's claims and open questions. Every verdict is computed."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vrpca.experiments.measure import Result
 from vrpca.experiments.reproduce.claims import CONFIRMED, DECADES, R2, REFUTED, UNDECIDED, Finding, verdict
 from vrpca.experiments.reproduce.curves import TARGET
 from vrpca.experiments.reproduce.fits import Line, plane, power_law, proportion
 from vrpca.experiments.reproduce.scaling import FIXED_GAP, RESTARTS, Study, columns_of
-from vrpca.experiments.summary import Table
+from vrpca.experiments.shared.log import Result
+from vrpca.experiments.shared.summary import Table
 
-SPREAD = 6  # leading singular values of about 1: the trace of the paper's matrices in units of the first eigenvalue
-SLACK = 0.15  # by which an exponent may exceed what is claimed
-FAR = 4  # n over BORDER from which on 1 / lambda^2 hardly matters
-A_TENTH = 0.1  # of what O(d m) would cost per column
+SPREAD = 6  # trace of the paper's matrices over their first eigenvalue: six singular values are about 1
+SLACK = 0.15  # an exponent may exceed the claimed one by this much: about the width of the fits' intervals
+FAR = 4  # from this multiple of BORDER on, n dominates: 1 / lambda^2 is a quarter of it
+A_TENTH = 0.1  # a feature may cost this fraction of its cost in an epoch of O(d m)
 
 
 def relative_gap(gap: float) -> float:
@@ -25,11 +25,11 @@ def relative_gap(gap: float) -> float:
     return (1 - (1 - gap) ** 2) / SPREAD
 
 
-BORDER = 1 / relative_gap(FIXED_GAP) ** 2  # the n at which n and (rbar / lambda)^2 are equal
+BORDER = 1 / relative_gap(FIXED_GAP) ** 2  # where n = (rbar / lambda)^2
 
 
 def small_gaps(rows: Sequence[Result]) -> list[Result]:
-    """The rows where 1 / lambda dominates: sqrt(n) lambda / rbar is below 1/2."""
+    """The rows in which 1 / lambda dominates: sqrt(n) lambda / rbar is below 1/2."""
     return [row for row in rows if math.sqrt(row["n"]) * relative_gap(row["gap"]) < 0.5]
 
 
@@ -40,7 +40,7 @@ def gap_exponent(rows: Sequence[Result], y: str = "passes") -> Line:
 
 
 def ends(rows: Sequence[Result]) -> tuple[list[Result], list[Result]]:
-    """Rows of the sweep over n: where 1 / lambda^2 dominates, and where n does; what lies between bends."""
+    """The two ends of the sweep over n: 1 / lambda^2 dominates the first, n the second. Between them growth bends."""
     return [r for r in rows if r["n"] <= BORDER], [r for r in rows if r["n"] >= FAR * BORDER]
 
 
@@ -59,7 +59,7 @@ def findings(study: Study) -> list[Finding]:
 
 
 def exponential(study: Study) -> Finding:
-    """The rate, over all runs of the studies."""
+    """Whether the decay is exponential, over all runs of three studies."""
     rows = [r for name in ("gap", "rows", "starts") for r in study.rows(name)]
     holds = [r.get("r2", 0.0) >= R2 and r["decades"] >= DECADES for r in rows]
     fitted = [r for r in rows if r.get("r2") is not None]
@@ -70,13 +70,13 @@ def exponential(study: Study) -> Finding:
     lowest, shortest = min(r["r2"] for r in fitted), min(r["decades"] for r in fitted)
     found += f"; lowest R^2 {lowest:.3f}, fewest decades {shortest:.1f}"
     whole = [r["r2_whole"] for r in fitted]
-    other = "with the burn-in, that is through all looks after the first epoch, R^2 is as high in "
+    other = "with the burn-in, that is through all points after the first epoch, R^2 is as high in "
     other += f"{sum(value >= R2 for value in whole)} of {len(rows)} runs, and at least {min(whole):.3f}"
     return Finding("the convergence is exponential, after the burn-in", [found, other], verdict(holds))
 
 
 def runtime(study: Study) -> Finding:
-    """The sum n + 1/lambda^2: slopes on either side. A product, such as n / lambda, has slope 1 in n on both."""
+    """Whether rows grow like the sum n + 1/lambda^2. A product, such as n / lambda, would have slope 1 in n."""
     few, many = ends(study.rows("rows"))
     below, above = (power_law(*columns_of(part, "n", "rows")) for part in (few, many))
     theory = gap_exponent(study.rows("theorem 1"))
@@ -94,13 +94,13 @@ def runtime(study: Study) -> Finding:
 
 
 def _left_out(study: Study, *names: str) -> list[str]:
-    """How many runs never got to the target, and are in no fit."""
+    """A line about the runs that did not reach the target: they are in no fit."""
     missing = sum(row.get("passes") is None for name in names for row in study.rows(name))
     return [f"{missing} runs did not reach 1e-10 and are not in the fits"] if missing else []
 
 
 def gap_question(study: Study) -> Finding:
-    """The paper's second open question."""
+    """The paper's second open question: the power of the gap."""
     paper, best = (gap_exponent(small_gaps(study.rows(name))) for name in ("gap", "best step"))
     found = [f"exponent of 1/lambda in the passes: {paper} with the paper's step, {best} with the best of a grid"]
     says = "1/lambda suffices here" if paper.high < 1.5 else "more than 1/lambda is needed here"
@@ -108,15 +108,15 @@ def gap_question(study: Study) -> Finding:
 
 
 def epoch_cost(study: Study) -> Finding:
-    """O(d_s (m + n)): seconds = a + b entries + c d; with O(d m), c would be as large as m b."""
+    """Whether an epoch costs O(d_s (m + n)). In seconds = a + b entries + c d, O(d m) would make c as large as m b."""
     rows = study.rows("cost")
-    m, (entries, widths, seconds) = rows[0]["n"], ([r[what] for r in rows] for what in ("entries", "d", "seconds"))
-    fit = plane([[1.0] * len(rows), entries, widths], seconds)
-    per_entry, per_column = (f"{1e9 * fit.coefficients[i]:.2g} (+- {1e9 * fit.margins[i]:.1g}) ns" for i in (1, 2))
+    m, (entries, features, seconds) = rows[0]["n"], ([r[what] for r in rows] for what in ("entries", "d", "seconds"))
+    fit = plane([[1.0] * len(rows), entries, features], seconds)
+    per_entry, per_feature = (f"{1e9 * fit.coefficients[i]:.2g} (+- {1e9 * fit.margins[i]:.1g}) ns" for i in (1, 2))
     share = fit.coefficients[2] / fit.coefficients[1] / m
     found = [
-        f"an epoch takes {1e3 * fit.coefficients[0]:.1g} ms, {per_entry} per entry and {per_column} per column, over "
-        f"{len(rows)} settings with n = m = {m}: a column costs as much as {share * m:.2g} entries, where with O(d m) "
+        f"an epoch takes {1e3 * fit.coefficients[0]:.1g} ms, {per_entry} per entry and {per_feature} per feature, over "
+        f"{len(rows)} settings with n = m = {m}: a feature costs as much as {share * m:.2g} entries, where with O(d m) "
         f"it would be {m}"
     ]
     high = (fit.coefficients[2] + fit.margins[2]) / max(fit.coefficients[1] - fit.margins[1], 1e-300)
@@ -124,7 +124,7 @@ def epoch_cost(study: Study) -> Finding:
 
 
 def burn_in(study: Study) -> Finding:
-    """How far the exponential fall lies behind one that begins at once."""
+    """By how many epochs the exponential fall is delayed."""
     found, holds = [], []
     for gap in sorted({r["gap"] for r in study.rows("starts")}, reverse=True):
         starts = [r for r in study.rows("starts") if r["gap"] == gap]
@@ -143,7 +143,7 @@ def burn_in(study: Study) -> Finding:
 
 
 def probability(study: Study) -> Finding:
-    """Theorem 1's promise, and the heuristic's record."""
+    """How often Theorem 1's promise is kept, and how often the untuned step succeeds."""
     rows = study.rows("promise")
     delta, epsilon = rows[0]["delta"], rows[0]["epsilon"]
     promised = 1 - 2 * math.log(1 / epsilon) * delta
@@ -160,8 +160,8 @@ def probability(study: Study) -> Finding:
 
 
 def restarts(study: Study) -> Finding:
-    """Amplification: the best of R runs fails like the R-th power of one."""
-    single = (0.0, 1.0)  # the probability p of a run alone
+    """Amplification: if a run fails with probability q, the best of R runs fails with q^R."""
+    single = (0.0, 1.0)  # interval of the probability p that one run succeeds
     found, holds, before = [], [], -1
     for number in RESTARTS:
         rows = [r for r in study.rows("restarts") if r["restarts"] == number]
@@ -182,7 +182,7 @@ def restarts(study: Study) -> Finding:
 
 
 def norm_question(study: Study) -> Finding:
-    """The paper's last open question."""
+    """The paper's last open question: the average norm or the largest one."""
     lines, rates = {}, {}
     for sampling in ("uniform", "norm"):
         rows = [r for r in study.rows("norms") if r["sampling"] == sampling]
@@ -209,7 +209,7 @@ def _if(holds: bool) -> str:
 
 
 def tables(study: Study) -> list[Table]:
-    """The exponents, with their intervals."""
+    """The table of exponents, with their intervals."""
     few, many = ends(study.rows("rows"))
     gaps = [row["gap"] for row in study.rows("theorem 1")]
     fits = {

@@ -1,4 +1,4 @@
-"""The data of the figures: the paper's synthetic matrices, MNIST and RCV1, each prepared when it is first needed."""
+"""The data of the figures: the paper's synthetic matrices, MNIST and RCV1, each prepared when it is needed."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import scipy.sparse as sp
 
 from vrpca.data.files import open_data
 from vrpca.errors import DataError, OptionError
-from vrpca.experiments.datasets import UNCENTRED, content_key, gaussian, load, paper_rows, standardised, stored
-from vrpca.experiments.measure import Say
 from vrpca.experiments.reproduce.curves import Problem, Stage
-from vrpca.experiments.synthetic import PaperMatrix
-from vrpca.experiments.truth import optimum
+from vrpca.experiments.shared.datasets import UNCENTRED, content_key, gaussian, load, paper_rows, standardised, stored
+from vrpca.experiments.shared.log import Say
+from vrpca.experiments.shared.synthetic import PaperMatrix
+from vrpca.experiments.shared.truth import optimum
 
 GAPS = (0.16, 0.05, 0.016, 0.005, 0.0016, 0.0005)  # the paper's lambda
 TINY_GAPS = GAPS[:3]
 MNIST, RCV1 = "MNIST", "RCV1"
-PAPER_ROWS = {MNIST: 70_000, RCV1: 781_265}
-BLOCK_K = {MNIST: 6, RCV1: 3}  # components of figure 3
+PAPER_ROWS = {MNIST: 70_000, RCV1: 781_265}  # rows that the paper's data have
+BLOCK_K = {MNIST: 6, RCV1: 3}  # components in the paper's figure 3
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Size:
 
     @property
     def tiny(self) -> bool:
-        """Whether everything is to be done in seconds."""
+        """Whether an experiment is to take seconds only."""
         return self.name == "tiny"
 
 
@@ -66,7 +66,7 @@ def size_named(name: str) -> Size:
 
 @contextmanager
 def synthetic(size: Size, gap: float, folder: Path, keep: bool, say: Say) -> Iterator[Stage]:
-    """The paper's matrix for one lambda: a mapped file, checked, that is removed in the end unless it is to be kept."""
+    """The paper's matrix for one lambda: a mapped file, which is checked and, unless it is kept, removed in the end."""
     matrix = PaperMatrix(size.n, size.d, gap)
     paths: list[Path] = []
 
@@ -101,14 +101,14 @@ def _mapped(matrix: PaperMatrix, dtype: str, folder: Path, say: Say) -> tuple[np
 
 @dataclass(frozen=True)
 class Files:
-    """Where the real data are; None for scikit-learn's fetchers, or for stand-ins at the tiny size."""
+    """The files of the real data; None for scikit-learn's fetchers or, at the tiny size, generated data."""
 
     mnist: Path | None = None
     rcv1: Path | None = None
 
 
 def real(files: Files, size: Size, ks: dict[str, int]) -> Iterator[Stage]:
-    """MNIST and RCV1, or what stands in for them, each with its number of components."""
+    """MNIST and RCV1, or generated data in their place, each with its number of components."""
     recipes = {MNIST: (files.mnist, _mnist), RCV1: (files.rcv1, _rcv1)}
     for path in (files.mnist, files.rcv1):
         if path is not None and not path.exists():
@@ -143,7 +143,7 @@ def _rcv1(path: Path | None, tiny: bool) -> tuple[str, sp.csr_matrix]:
 
 
 def topics(n: int, words: int = 15, per_row: int = 12, seed: int = 0) -> sp.csr_matrix:
-    """Sparse rows, each with words of one of 20 topics, which are not equally popular."""
+    """Sparse rows: the words of a row belong to one of 20 topics, some of them more popular than others."""
     rng = np.random.default_rng(seed)
     popularity = 0.75 ** np.arange(20)
     topic = rng.choice(20, size=n, p=popularity / popularity.sum())
@@ -166,7 +166,7 @@ def fetched(name: str) -> Any:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it tries again: the error says it all
+            warnings.simplefilter("ignore")  # about further attempts: the error is enough
             if name == MNIST:
                 return fetch_openml("mnist_784", version=1, as_frame=False).data
             return fetch_rcv1(subset="test").data

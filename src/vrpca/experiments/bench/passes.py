@@ -1,14 +1,15 @@
-"""Passes: how many readings solvers need to reach a target, with blocks of the same width."""
+"""Passes: how many of them solvers need to reach a target, with blocks of the same width."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vrpca.experiments.datasets import Prepared
-from vrpca.experiments.measure import Contender, Result, Session
-from vrpca.experiments.summary import Table
+from vrpca.experiments.bench.measure import Contender, Session
+from vrpca.experiments.shared.datasets import Prepared
+from vrpca.experiments.shared.log import Result
+from vrpca.experiments.shared.summary import Table
 
-MAX_PASSES = 1000
+MAX_PASSES = 1000  # ten times the default of a fit, so that slow solvers arrive
 
 
 def default_oversample(k: int) -> int:
@@ -23,20 +24,20 @@ def passes(
     oversample: int | None,
     session: Session,
 ) -> list[Result]:
-    """Let each solver go down to the target on each task."""
+    """The results of all solvers on all tasks, down to the target."""
     results = []
     for data, k in tasks:
         extra = min(default_oversample(k) if oversample is None else oversample, min(data.shape) - k)
         optimum = session.optimum(data, k)
         for rival in rivals:
-            rung = {"oversample": extra, "tol": target, "max_passes": rival.options.get("max_passes", MAX_PASSES)}
-            result = session.measure(rival, rung, data, k, optimum)
+            setting = {"oversample": extra, "tol": target, "max_passes": rival.options.get("max_passes", MAX_PASSES)}
+            result = session.measure(rival, setting, data, k, optimum)
             results.append(result | {"optimum": float(optimum.sum())})
     return results
 
 
 def passes_table(results: Sequence[Result], target: float) -> Table:
-    """One row per task, one column per solver: passes until the target is truly reached, and until it is certified."""
+    """One row per task, one column per solver: passes until the target is reached, and until it is certified."""
     names = list(dict.fromkeys(r["contender"] for r in results))
     tasks = list(dict.fromkeys((r["data"], r["k"]) for r in results))
     cells = {(r["data"], r["k"], r["contender"]): r for r in results}

@@ -1,7 +1,7 @@
 """The paper's synthetic data: X = U D V^T with a prescribed spectrum, made by fast transforms, in blocks of rows.
 
-U and V are random orthogonal matrices that are never formed. U is a stack of square ones, each scaled so that all its
-columns together have length 1: every block of rows is then one transform of ``D V^T``, whatever the size.
+V is a random orthogonal matrix that is never formed. U is a stack of such matrices, scaled so that its columns have
+length 1. Every block of rows is therefore one transform of ``D V^T``, whatever the size.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ import numpy as np
 from scipy.fft import dct, idct
 
 from vrpca.errors import DataError, OptionError
-from vrpca.experiments.optimum import Optimum, row_blocks
+from vrpca.experiments.shared.optimum import Optimum, row_blocks
 
 LEADING = np.r_[0, 1, 1.1, 1.2, 1.3, 1.4]  # the leading singular values are 1 minus these times the gap
-STRIP = 500  # columns that are transformed at a time
-TOLERANCE = 16  # of the check, in units of rounding
+STRIP = 500  # columns that are transformed at a time: 40 MB where a block has 10000 rows, the paper's d
+TOLERANCE = 16  # errors that the check allows, in eps; a good matrix has a few, from its conversion to the final type
 
 
 class Rotation:
-    """A random orthogonal matrix that is applied in O(size log size): a shuffle, then twice random signs and cosines.
+    """A random orthogonal matrix that is applied in O(size log size): a shuffle, then twice random signs and a DCT.
 
-    One round would leave entries that are all of one size; after two they look Gaussian, as those of a random rotation.
+    After one round all entries would be of about the same size. After two they are distributed like Gaussians, as
+    those of a random rotation are.
 
     Examples
     --------
@@ -63,13 +64,13 @@ class PaperMatrix:
     Attributes
     ----------
     n, d : int
-        Rows and columns, n >= d.
+        Rows and features, n >= d.
     gap : float
-        The paper's lambda, l above: a gap between singular values.
+        The paper's lambda, l above: the gap between the two largest singular values.
     seed : int
         The same seed gives the same matrix.
     heavy : int
-        So many rows, at least d, hold one half of the sum of squares, the others the other half; 0 for equal rows.
+        Number of heavy rows, at least d: they hold one half of the sum of squares. 0 for rows of equal weight.
     """
 
     n: int
@@ -90,7 +91,7 @@ class PaperMatrix:
 
     @cached_property
     def spectrum(self) -> np.ndarray:
-        """The singular values; not in order behind the leading ones."""
+        """The singular values; only the leading ones are sorted."""
         tail = np.abs(self._rng(0).standard_normal(self.d - len(LEADING))) / self.d
         return np.r_[1 - self.gap * LEADING, tail]
 
@@ -103,13 +104,13 @@ class PaperMatrix:
         return np.random.default_rng([self.seed, *purpose])
 
     def blocks(self, dtype: Any) -> Iterator[np.ndarray]:
-        """Blocks of rows; each has d of them at least."""
+        """Blocks of rows; each has at least d rows."""
         factor = self._spectrum_times_right()
         for number, (height, weight) in enumerate(self._heights()):
             yield np.sqrt(weight).astype(dtype) * self._block(Rotation(height, self._rng(2, number)), factor, dtype)
 
     def _heights(self) -> Iterator[tuple[int, float]]:
-        """Rows of each block, and its part of the sum of squares."""
+        """For each block: its number of rows, and its part of the sum of squares."""
         if self.heavy:
             yield self.heavy, 0.5
         rest = self.n - self.heavy
@@ -136,7 +137,7 @@ class PaperMatrix:
         return block
 
     def optimum(self, k: int = 1) -> Optimum:
-        """The leading eigenpairs of ``A = X^T X / n``, which are known, and its form, which costs no reading."""
+        """The leading eigenpairs of ``A = X^T X / n``, and its quadratic form. Both are known without reading X."""
         if not k < len(LEADING):
             raise OptionError(f"k = {k} must be below {len(LEADING)}.")
         values = self.spectrum**2 / self.n
@@ -147,10 +148,10 @@ class PaperMatrix:
         return float((self.spectrum**2) @ (self.right.back(E) ** 2).sum(axis=1) / self.n)
 
     def check(self, X: np.ndarray) -> SpectrumCheck:
-        """Whether X has the spectrum that was asked for, by one reading: raises where it has not.
+        """Check by one pass that X has the wanted spectrum, and raise where it does not.
 
-        The leading right singular vectors are multiplied by X^T X, and the squares of all entries are summed: what the
-        leading singular values leave of that sum is more than any other eigenvalue can be.
+        The leading right singular vectors are multiplied by X^T X, and the squares of all entries are summed. That sum
+        minus the leading eigenvalues is an upper bound on all other eigenvalues.
         """
         count = len(LEADING)
         V = self.right(np.eye(self.d, count))
@@ -166,15 +167,22 @@ class PaperMatrix:
         )
         rounding = TOLERANCE * float(np.finfo(X.dtype).eps)
         if found.residual > rounding or found.excess > rounding or not found.rest < squares[count - 1]:
-            raise DataError(f"The matrix for lambda = {self.gap:g} has not the spectrum it should have: {found}.")
+            raise DataError(f"The matrix for lambda = {self.gap:g} does not have the spectrum it should have: {found}.")
         return found
 
 
 @dataclass(frozen=True)
 class SpectrumCheck:
-    """How far a matrix is from its spectrum: largest residual of a leading pair, relative error of the trace, the rest.
+    """How far a matrix is from its spectrum.
 
-    All singular values besides the leading ones have squares that sum to `rest`.
+    Attributes
+    ----------
+    residual : float
+        Largest residual of a leading pair.
+    excess : float
+        Relative error of the sum of squares.
+    rest : float
+        Sum of the squares of all singular values but the leading ones.
     """
 
     residual: float

@@ -1,4 +1,4 @@
-"""The contenders: each says what it cannot do, which settings it has from cheap to exact, and how to solve.
+"""The peers: each says what it cannot do, which settings it has, from cheap to exact, and how to solve.
 
 Packages are imported where they are used. A new peer is one class and one line in `PEERS`.
 """
@@ -16,21 +16,22 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
-from vrpca.experiments.datasets import CENTRED, TO_CENTRE, UNCENTRED
+from vrpca.experiments.shared.datasets import CENTRED, TO_CENTRE, UNCENTRED
 
 Setting = dict[str, Any]
-POWERS = (0, 1, 2, 4, 7, 12, 20)  # power iterations of the randomized methods
-DOUBLE: Setting = {"dtype": "float64"}  # a copy in double precision, its cost included: float32 has its limits
+POWERS = (0, 1, 2, 4, 7, 12, 20)  # power iterations of the randomized methods, around scikit-learn's default of 4 to 7
+DOUBLE: Setting = {"dtype": "float64"}  # the peer gets a copy in double precision; making it is timed
+# Tolerances from rough to machine precision (0); the last three are for targets that float32 does not reach.
 TOLERANCES: list[Setting] = [{"tol": tol} for tol in (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 0.0)]
 TOLERANCES += [{"tol": tol, **DOUBLE} for tol in (1e-3, 1e-6, 0.0)]
-WIDEST = 12_000  # columns up to which a d x d matrix is thought of
+WIDEST = 12_000  # features up to which a peer may form a d x d matrix: 1.2 GB in double precision
 
 
 @dataclass(frozen=True)
 class Task:
     """What is to be found: k right singular vectors of a matrix of this shape.
 
-    `center` is what `datasets` says: whether the columns are to be centred, or are already.
+    `center` is one of the constants of `datasets`: whether the columns are to be centred, or are already.
     """
 
     shape: tuple[int, int]
@@ -49,10 +50,10 @@ class Answer:
 
 
 class Peer(ABC):
-    """A way to find the vectors. `module` is the package it needs beyond those of vrpca itself."""
+    """A way to find the vectors. `module` is the package that it needs, unless vrpca needs that package, too."""
 
     module = ""
-    certifies = False  # whether its tolerance is a promise: then only settings that promise the target count for it
+    certifies = False  # whether its tolerance is a promise; then a setting counts only for targets that it promises
 
     def cannot(self, task: Task) -> str:
         """Why it cannot take part; empty if it can."""
@@ -64,21 +65,21 @@ class Peer(ABC):
 
     @abstractmethod
     def solve(self, X: Any, task: Task, setting: Setting, threads: int, seed: int) -> Answer:
-        """Solve: this is what is timed."""
+        """The answer to a task. This call is timed."""
 
     def count(self, X: Any, task: Task, setting: Setting, seed: int) -> float | None:
-        """Readings of the data, counted apart from the timed run; None if they cannot be counted."""
+        """Passes over the data, counted by another run, which is not timed; None if they cannot be counted."""
         return None
 
 
 def solve(peer: Peer, X: Any, task: Task, setting: Setting, threads: int, seed: int) -> Answer:
-    """Solve with a setting, which may ask for another type of numbers."""
+    """The answer with a setting, which may ask for another type of numbers."""
     X, options = _in_type(X, setting)
     return peer.solve(X, task, options, threads, seed)
 
 
 def count(peer: Peer, X: Any, task: Task, setting: Setting, seed: int) -> float | None:
-    """Readings of the data with a setting, the one for another type of numbers included."""
+    """Passes over the data with a setting; a conversion to another type of numbers is one of them."""
     Z, options = _in_type(X, setting)
     passes = peer.count(Z, task, options, seed)
     return None if passes is None else passes + ("dtype" in setting)
@@ -92,12 +93,12 @@ def _in_type(X: Any, setting: Setting) -> tuple[Any, Setting]:
 
 
 def installed(peer: Peer) -> bool:
-    """Whether the package it needs is there."""
+    """Whether the package that the peer needs is there."""
     return not peer.module or importlib.util.find_spec(peer.module) is not None
 
 
 class Vrpca(Peer):
-    """Ours. A setting is a dictionary of options of `vrpca.svd`."""
+    """Our own package. A setting is a dictionary of options of `vrpca.svd`."""
 
     certifies = True
 
@@ -106,7 +107,7 @@ class Vrpca(Peer):
         return [{"tol": target} for target in sorted(targets, reverse=True)]
 
     def solve(self, X: Any, task: Task, setting: Setting, threads: int, seed: int) -> Answer:
-        """Right vectors only, as the peers are asked for."""
+        """Right vectors only: the peers are asked for no more."""
         import vrpca
 
         options = {"n_threads": threads, "random_state": seed, **setting}
@@ -125,13 +126,13 @@ class Vrpca(Peer):
 class SklearnPCA(Peer):
     """scikit-learn's PCA, which always centres."""
 
-    readings = 3  # mean, centred copy, total variance
+    extra_passes = 3  # mean, centred copy, total variance
 
     def __init__(self, solver: str):
         self.solver = solver
 
     def cannot(self, task: Task) -> str:
-        """It always centres; sparse data are not for the randomized solver, wide ones not for the covariance."""
+        """It always centres. The randomized solver takes no sparse data, `covariance_eigh` no wide data."""
         if task.center == UNCENTRED:
             return "always centres"
         if task.sparse and self.solver == "randomized":
@@ -155,18 +156,18 @@ class SklearnPCA(Peer):
         return Answer(PCA(task.k, svd_solver=self.solver, random_state=seed, **setting).fit(X).components_)
 
     def count(self, X: Any, task: Task, setting: Setting, seed: int) -> float | None:
-        """Products, plus what the estimator reads for means and variances."""
+        """One per product, and those of the estimator for means and variances."""
         if self.solver == "covariance_eigh":
             return 2.0
         if self.solver == "randomized":
-            return 2.0 * setting["iterated_power"] + 2 + self.readings
-        return _counted_svds(X, task, {"solver": "arpack", **setting}, seed) + self.readings
+            return 2.0 * setting["iterated_power"] + 2 + self.extra_passes
+        return _counted_svds(X, task, {"solver": "arpack", **setting}, seed) + self.extra_passes
 
 
 class SklearnTruncatedSVD(Peer):
     """scikit-learn's TruncatedSVD, which never centres."""
 
-    readings = 2  # the scores and the total variance, for the ratios
+    extra_passes = 2  # scores and total variance, for the explained ratios
 
     def __init__(self, algorithm: str):
         self.algorithm = algorithm
@@ -189,21 +190,21 @@ class SklearnTruncatedSVD(Peer):
         return Answer(model.fit(X).components_)
 
     def count(self, X: Any, task: Task, setting: Setting, seed: int) -> float | None:
-        """Products, plus what the estimator reads for its ratios."""
+        """One per product, and those of the estimator for its ratios."""
         if self.algorithm == "randomized":
-            return 2.0 * setting["n_iter"] + 2 + self.readings
-        return _counted_svds(X, task, {"solver": "arpack", **setting}, seed) + self.readings
+            return 2.0 * setting["n_iter"] + 2 + self.extra_passes
+        return _counted_svds(X, task, {"solver": "arpack", **setting}, seed) + self.extra_passes
 
 
 class SklearnIncrementalPCA(Peer):
-    """scikit-learn's IncrementalPCA, which always centres: one reading, exact only with one batch."""
+    """scikit-learn's IncrementalPCA, which always centres: one pass, exact only with one batch."""
 
     def cannot(self, task: Task) -> str:
         """It always centres."""
         return "always centres" if task.center == UNCENTRED else ""
 
     def ladder(self, task: Task, targets: Sequence[float]) -> list[Setting]:
-        """Batches of 1, 5 (the default) and 25 times the columns, and everything at once if that is small or short."""
+        """Batches of d, 5 d (the default) and 25 d rows; all rows at once if they are few, or the data are small."""
         n, d = task.shape
         sizes = [size for size in (d, 5 * d, 25 * d) if task.k <= size < n]
         return [{"batch_size": size} for size in [*sizes, *([n] if n * d <= 10**8 or not sizes else [])]]
@@ -220,31 +221,31 @@ class SklearnIncrementalPCA(Peer):
 
 
 class Svds(Peer):
-    """scipy's svds. Where centring is to be done, it is given an operator that centres implicitly."""
+    """scipy's svds. Where the data are to be centred, it gets an operator that centres implicitly."""
 
     def __init__(self, solver: str):
         self.solver = solver
 
     def cannot(self, task: Task) -> str:
-        """Krylov solvers do not find all the vectors, and LOBPCG wants them to be few."""
+        """Krylov solvers do not find all vectors, and LOBPCG only finds a fifth of them."""
         side = min(task.shape)
         if task.k >= side or (self.solver == "lobpcg" and 5 * task.k > side):
             return f"k = {task.k} is too large for a smaller side of {side}"
         return ""
 
     def ladder(self, task: Task, targets: Sequence[float]) -> list[Setting]:
-        """Tolerances; LOBPCG and PROPACK also need more iterations than their default to make use of them."""
+        """Tolerances; LOBPCG and PROPACK need more iterations than their default to reach small ones."""
         if self.solver == "lobpcg":
             return [{"tol": tol, "maxiter": m} for tol, m in ((1e-1, 20), (1e-2, 50), (1e-4, 200), (1e-8, 1000))]
         room = {"maxiter": min(*task.shape, max(10 * task.k, 100))} if self.solver == "propack" else {}
         return [{**rung, **room} for rung in TOLERANCES]
 
     def solve(self, X: Any, task: Task, setting: Setting, threads: int, seed: int) -> Answer:
-        """Only the right vectors are asked for."""
+        """Right vectors only."""
         return Answer(_svds(operand(X, task), task.k, {"solver": self.solver, **setting}, seed))
 
     def count(self, X: Any, task: Task, setting: Setting, seed: int) -> float | None:
-        """Products with X and with its transpose, by an operator that counts them."""
+        """One per product with X or with its transpose, by an operator that counts them."""
         return _counted_svds(X, task, {"solver": self.solver, **setting}, seed)
 
 
@@ -254,7 +255,7 @@ class Primme(Peer):
     module = "primme"
 
     def cannot(self, task: Task) -> str:
-        """It does not find all the vectors."""
+        """It does not find all vectors."""
         return "" if task.k < min(task.shape) else f"k = {task.k} is all there are"
 
     def ladder(self, task: Task, targets: Sequence[float]) -> list[Setting]:
@@ -267,7 +268,7 @@ class Primme(Peer):
         return Answer(self._right_vectors(operand(X, task), task.k, setting, seed))
 
     def count(self, X: Any, task: Task, setting: Setting, seed: int) -> float | None:
-        """Products with X and with its transpose, by an operator that counts them."""
+        """One per product with X or with its transpose, by an operator that counts them."""
         counter = Counter(operand(X, task))
         self._right_vectors(counter, task.k, setting, seed)
         return float(counter.products)
@@ -290,14 +291,14 @@ class Fbpca(Peer):
         return [{"n_iter": q} for q in POWERS]
 
     def solve(self, X: Any, task: Task, setting: Setting, threads: int, seed: int) -> Answer:
-        """Raw where nothing is left to centre."""
+        """`raw` unless the data are to be centred."""
         import fbpca
 
         np.random.seed(seed)  # noqa: NPY002 - the package draws from there
         return Answer(fbpca.pca(X, task.k, raw=task.center != TO_CENTRE, **setting)[2])
 
     def count(self, X: Any, task: Task, setting: Setting, seed: int) -> float | None:
-        """Products, and a reading for the means."""
+        """One per product, and one for the means."""
         return 2.0 * setting["n_iter"] + 2 + (task.center == TO_CENTRE)
 
 
@@ -329,7 +330,7 @@ class Dask(Peer):
             return Answer(np.asarray(Vt.compute()))
 
     def count(self, X: Any, task: Task, setting: Setting, seed: int) -> float | None:
-        """Products, and a reading for the means."""
+        """One per product, and one for the means."""
         return 2.0 * setting["n_power_iter"] + 2 + (task.center == TO_CENTRE)
 
 
@@ -354,7 +355,7 @@ PEERS: dict[str, Peer] = {
 
 
 class Counter(LinearOperator):
-    """A matrix or operator that counts how often it is read: once per product, however many columns it has."""
+    """A matrix or operator that counts its products; a product with a block counts once."""
 
     def __init__(self, A: Any):
         self.A = aslinearoperator(A)
@@ -379,7 +380,7 @@ class Counter(LinearOperator):
 
 
 def operand(X: Any, task: Task) -> Any:
-    """X itself, or an operator that centres its columns implicitly where that is still to be done."""
+    """X itself or, if it is to be centred, an operator that centres its columns implicitly."""
     if task.center != TO_CENTRE:
         return X
     mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel().astype(X.dtype)
@@ -415,7 +416,7 @@ def _counted_svds(X: Any, task: Task, setting: Setting, seed: int) -> float:
 
 
 def small_task(task: Task) -> tuple[Any, Task]:
-    """A random matrix of the same kind, for a first call that loads whatever is loaded late."""
+    """A small random matrix of the same kind, for a first call that is not timed."""
     rng = np.random.default_rng(0)
     dtype = np.float32
     X: Any = rng.standard_normal((200, 40)).astype(dtype)

@@ -1,4 +1,4 @@
-"""What was measured, as tables for the terminal, a Markdown page and files of numbers."""
+"""Results as tables for the terminal, as a Markdown page and as files of numbers."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from vrpca.data.files import written_whole
-from vrpca.experiments.bench import Contest, honest
-from vrpca.experiments.measure import Result
+from vrpca.experiments.shared.log import Result
 
-PACKAGES = ("vrpca", "numpy", "scipy", "scikit-learn", "primme", "fbpca", "dask")
-COLUMNS = ("s", "ratio", "passes", "MB", "truth")
+PACKAGES = ("vrpca", "numpy", "scipy", "scikit-learn", "primme", "fbpca", "dask")  # whose versions a page names
 DESCRIPTION = ("data", "k", "contender", "setting", "status", "threads", "repeats", "message")
 FLAT = (*DESCRIPTION, "load", "seconds", "passes", "memory", "truth", "certificate", "converged")
 
 
 @dataclass(frozen=True)
 class Table:
-    """A title, a header, rows of text and what is to be said below them."""
+    """A title, a header, rows of text, and notes below them."""
 
     title: str
     header: Sequence[str]
@@ -61,60 +59,11 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def contest_table(contest: Contest) -> Table:
-    """One row per contender; for each target its time, ratio to ours, passes, peak memory and what was reached."""
-    header = [
-        "contender",
-        *(f"{column} at {t:.0e}" if column == "s" else column for t in contest.targets for column in COLUMNS),
-    ]
-    rows = [
-        [rival.name, *(cell for target in contest.targets for cell in _cells(contest, rival.name, target))]
-        for rival in contest.contenders
-        if rival.name not in contest.absent
-    ]
-    return Table(f"{contest.data.title}, k = {contest.k}", header, rows, _notes(contest))
-
-
-def _cells(contest: Contest, contender: str, target: float) -> list[str]:
-    best = contest.best(contender, target)
-    if best is None:
-        return [_why_not(contest, contender), "", "", "", ""]
-    ours = contest.best(contest.ours, target)
-    ratio = f"{best['seconds'] / ours['seconds']:.2f}" if ours is not None else ""
-    passes = "" if best["passes"] is None else f"{best['passes']:.3g}"
-    return [f"{best['seconds']:.3g}", ratio, passes, f"{best['memory'] / 2**20:.0f}", f"{max(best['truth'], 0):.0e}"]
-
-
-def _why_not(contest: Contest, contender: str) -> str:
-    """Why a target was not reached: the last thing that happened."""
-    last = [r["status"] for r in contest.results if r["contender"] == contender][-1]
-    return "missed" if last == "ok" else str(last)
-
-
-def _notes(contest: Contest) -> list[str]:
-    notes = [f"{name}: {why}" for name, why in contest.absent.items()]
-    if contest.not_asked:
-        notes.append(f"not asked: {', '.join(contest.not_asked)}")
-    for result in contest.results:
-        if result["status"] != "ok":
-            notes.append(f"{result['contender']} {result['setting']}: {result['status']}, {result['message']}")
-    checked = [honest(result) for result in contest.results if honest(result) is not None]
-    if checked:
-        notes.append(f"vrpca: truth within the certificate in {sum(map(bool, checked))} of {len(checked)} runs")
-    load = max((r["load"] or 0.0 for r in contest.results), default=0.0)
-    if any(r["load"] is not None and r["load"] > r["threads"] + 1 for r in contest.results):
-        notes.append(f"the machine had other work to do (load average up to {load:.1f}): do not trust these times")
-    lowest = min((r["truth"] for r in contest.results if r["status"] == "ok"), default=0.0)
-    if lowest < -1e-11:
-        notes.append(f"a contender beat the reference by {-lowest:.0e}: the reference is not the optimum")
-    return notes
-
-
 # ---------------------------------------------------------------------------------------------------------- files
 
 
 def machine(threads: int) -> str:
-    """Where and with what the figures were found, in one line."""
+    """The date, the machine and the versions of the packages, in one line."""
     versions = ", ".join(f"{name} {found}" for name in PACKAGES if (found := _version(name)))
     today = datetime.date.today().isoformat()
     python = platform.python_version()
@@ -145,13 +94,13 @@ def page(title: str, about: str, where: str, tables: Sequence[Table], picture: s
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file, whole."""
+    """Write a file, or replace it in one go."""
     with written_whole(path) as temporary:
         temporary.write_text(text)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace a JSON file, whole."""
+    """Write a JSON file, or replace it in one go."""
     write_text(path, json.dumps(value, indent=1) + "\n")
 
 

@@ -1,8 +1,8 @@
-"""The peers' benchmark: who is fastest to a suboptimality of 1e-3, 1e-6, 1e-10, and what it takes.
+"""Contests: which contender is fastest to a given suboptimality, and what that takes.
 
-Each contender climbs its ladder of settings, from cheap to exact, until the smallest target is reached; for each
-target, its fastest setting that reaches it counts. What is reached is the true suboptimality, never the contender's own
-claim.
+A contender has a ladder of settings, from cheap to exact. It climbs the ladder until it reaches the smallest target.
+For each target, its fastest setting that reaches the target counts. The true suboptimality decides, never the
+contender's own claim.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from vrpca.errors import OptionError
-from vrpca.experiments.datasets import Prepared
-from vrpca.experiments.measure import FINAL, Contender, Result, Session
-from vrpca.experiments.peers import PEERS, Setting, Task, installed
+from vrpca.experiments.bench.measure import Contender, Session
+from vrpca.experiments.bench.peers import PEERS, Setting, Task, installed
+from vrpca.experiments.shared.datasets import Prepared
+from vrpca.experiments.shared.log import FINAL, Result
 
-TARGETS = (1e-3, 1e-6, 1e-10)
-ROUNDING = 1e-14  # of a suboptimality that is computed in double precision
+ROUNDING = 1e-14  # error of a suboptimality computed in double precision: 1 minus a ratio of sums, some 50 eps
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Contest:
 
     @property
     def not_asked(self) -> list[str]:
-        """Peers that were left out of this run."""
+        """Peers that the user left out of this run."""
         return [name for name in PEERS if name != "vrpca" and name not in {c.name for c in self.contenders}]
 
     def best(self, contender: str, target: float) -> Result | None:
@@ -45,12 +45,12 @@ class Contest:
 
     @property
     def ours(self) -> str:
-        """The contender that the others are compared with: the first of this package's."""
+        """The contender that the others are compared with: the first one of this package."""
         return next((c.name for c in self.contenders if c.peer == "vrpca"), "")
 
 
 def ours(solver: str) -> Contender:
-    """One of ours from its description: a solver, and options after colons, as in ``vr:oversample=4:sampling=norm``."""
+    """A contender of this package: a solver, with options after colons, as in ``vr:oversample=4:sampling=norm``."""
     from vrpca.solvers import SOLVERS
 
     name, *rest = solver.strip().split(":")
@@ -60,10 +60,10 @@ def ours(solver: str) -> Contender:
 
 
 def _option(text: str) -> tuple[str, Any]:
-    from vrpca.settings import DEFAULTS
+    from vrpca.options import names
 
     name, equals, value = text.partition("=")
-    if not equals or name not in DEFAULTS or name in ("solver", "tol"):
+    if not equals or name not in names() or name in ("solver", "tol"):
         raise OptionError(f"{text} is not an option of a solver: write option=value, as in vr:oversample=4.")
     try:
         return name, json.loads(value)
@@ -72,7 +72,7 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 def contenders(solvers: Sequence[str], peers: Sequence[str] | None = None) -> tuple[Contender, ...]:
-    """Our solvers first, then the peers: all of them, or those whose name contains one of the words."""
+    """Our solvers, then the peers: all peers, or those whose name contains one of the words."""
     others = [name for name in PEERS if name != "vrpca"]
     if peers is not None:
         for word in peers:
@@ -83,26 +83,26 @@ def contenders(solvers: Sequence[str], peers: Sequence[str] | None = None) -> tu
 
 
 def fastest(results: Iterable[Result], target: float) -> Result | None:
-    """The result with the least time that counts for a target."""
+    """The fastest of the results that count for a target."""
     return min((r for r in results if reaches(r, target)), key=lambda r: r["seconds"], default=None)
 
 
 def reaches(result: Result, target: float) -> bool:
-    """Whether a result counts for a target: it is reached, and promised by those who promise."""
+    """Whether a result counts for a target: it has to be reached and, by a peer that certifies, asked for."""
     if result["status"] != "ok" or not result["truth"] <= target:
         return False
     return not PEERS[result["peer"]].certifies or result["setting"].get("tol", 0.0) <= target
 
 
 def honest(result: Result) -> bool | None:
-    """Whether the true suboptimality is within the certificate; None without one."""
+    """Whether the true suboptimality is within the certificate; None without a certificate."""
     if result["status"] != "ok" or result.get("certificate") is None:
         return None
     return bool(result["truth"] <= result["certificate"] + ROUNDING)
 
 
 def contest(data: Prepared, k: int, rivals: Sequence[Contender], targets: Sequence[float], session: Session) -> Contest:
-    """Let everybody climb."""
+    """The results of all contenders on one data set with one k."""
     if not 1 <= k <= min(data.shape):
         raise OptionError(f"k = {k} does not suit {data.name}, which is {data.shape[0]} x {data.shape[1]}.")
     optimum = session.optimum(data, k)
@@ -139,8 +139,8 @@ def climb(
 ) -> list[Result]:
     """Results of one contender, up to the first setting that reaches the target."""
     results = []
-    for rung in ladder:
-        result = session.measure(rival, rung, data, k, optimum)
+    for setting in ladder:
+        result = session.measure(rival, setting, data, k, optimum)
         results.append(result)
         if honest(result) is False:
             session.say(f"  its certificate was {result['certificate']:.1e}: BELOW THE TRUTH")

@@ -1,11 +1,11 @@
-"""The data sets: spectra as promised, files as they are, clear words where something is missing."""
+"""The data sets: generated ones have their spectrum, files keep their content, and errors say what is missing."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from vrpca.errors import DataError, OptionError
-from vrpca.experiments.datasets import CENTRED, DATASETS, TO_CENTRE, UNCENTRED, bag_of_words, load, prepare
+from vrpca.experiments.shared.datasets import CENTRED, DATASETS, TO_CENTRE, UNCENTRED, bag_of_words, load, prepare
 
 GENERATED = [name for name, recipe in DATASETS.items() if not recipe.file]
 
@@ -37,7 +37,7 @@ def test_clustered_eigenvalues(tmp_path):
 
 
 def test_real_sets(tmp_path):
-    """As their files say, prepared as the experiments want them."""
+    """MNIST is standardised, counts are scaled per cell."""
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (60, 12), dtype=np.uint8)
     pixels[:, 3] = 7

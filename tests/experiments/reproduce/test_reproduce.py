@@ -1,4 +1,4 @@
-"""``vrpca reproduce`` at the tiny size: the files are there, and the curves in them say what the paper says."""
+"""``vrpca reproduce`` at the tiny size: the files are written, and their curves agree with the paper's claims."""
 
 import csv
 import json
@@ -13,17 +13,17 @@ import scipy.sparse as sp
 
 from vrpca import cli
 from vrpca.errors import DataError
-from vrpca.experiments.measure import Log
 from vrpca.experiments.reproduce import claims, curves, page, stages
 from vrpca.experiments.reproduce.claims import Finding
-from vrpca.experiments.reproduce.curves import Curve, Extent, Method, Problem, Recorder, Stage, follow, iterates
+from vrpca.experiments.reproduce.curves import Curve, Extent, Method, Problem, Recorder, Stage, follow, states
 from vrpca.experiments.reproduce.figures import DIFFERENCE, HYBRID, OJA, POWER, PROJECTION, VR, Panel, axis_end, panel
 from vrpca.experiments.reproduce.fits import decay, line
-from vrpca.experiments.summary import Table
-from vrpca.experiments.synthetic import PaperMatrix
-from vrpca.experiments.truth import optimum
+from vrpca.experiments.shared.log import Log
+from vrpca.experiments.shared.summary import Table
+from vrpca.experiments.shared.synthetic import PaperMatrix
+from vrpca.experiments.shared.truth import optimum
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ def problem():
     return Problem(np.vstack(list(matrix.blocks(np.float64))), 1, matrix.optimum())
 
 
-def curve(label, solver, errors, per_look=2.0):
+def curve(label, solver, errors, per_point=2.0):
     errors = np.array(errors, dtype=float)
-    return Curve(label, solver, per_look * np.arange(len(errors)), errors, np.zeros(len(errors)))
+    return Curve(label, solver, per_point * np.arange(len(errors)), errors, np.zeros(len(errors)))
 
 
 def read_curves(path):
@@ -68,7 +68,7 @@ def read_curves(path):
 
 @pytest.mark.parametrize(("figure", "plots"), [("fig1", 3), ("fig2", 2), ("fig3", 2)])
 def test_figures(command, tmp_path, figure, plots):
-    """VR-PCA is first to 1e-10, straight down; Oja never gets there: read from the files, not from the verdicts."""
+    """VR-PCA is first to 1e-10, at an exponential rate; Oja does not get there. Read from the files alone."""
     code, text, err = command(figure, "--size", "tiny", "--out", tmp_path, "--threads", 1)
     assert code == 0, err
     found = read_curves(tmp_path / f"{figure}.csv")
@@ -170,15 +170,15 @@ def test_passes_are_counted_as_in_the_paper(problem, method, passes):
     assert [point[0] for point in points] == passes
 
 
-def test_strides_change_the_looks_not_the_steps(problem):
-    """Oja's draws and step numbers are the same, however often one looks."""
+def test_strides_change_the_points_not_the_steps(problem):
+    """Oja's draws and step numbers do not depend on the number of points."""
     often, rarely = (follow(problem, OJA[3], Extent(8, stride), 0, 1, print) for stride in (1, 4))
     assert [point[0] for point in rarely] == [0, 4, 8]
-    np.testing.assert_allclose([point[1] for point in rarely], [often[look][1] for look in (0, 4, 8)], rtol=1e-9)
+    np.testing.assert_allclose([point[1] for point in rarely], [often[point][1] for point in (0, 4, 8)], rtol=1e-9)
 
 
 def test_copied_rows_are_what_they_are_said_to_be(problem):
-    """The same errors, up to what the draws do, and the same passes, as on data that do hold every row three times."""
+    """The same passes, and the same rate up to the draws, as on data that hold every row three times."""
     copied = replace(VR, options=VR.options | {"copies": 3})
     there = Problem(np.vstack([problem.X] * 3), 1, problem.optimum)
     one, two = follow(problem, copied, Extent(10), 0, 1, print), follow(there, VR, Extent(10), 0, 1, print)
@@ -187,7 +187,7 @@ def test_copied_rows_are_what_they_are_said_to_be(problem):
     assert rates[0] == pytest.approx(rates[1], rel=0.15)
 
 
-def test_fewer_rows_than_the_papers_are_made_up_for(problem):
+def test_data_with_fewer_rows_than_the_papers_also_run_with_copied_rows(problem):
     recorder = Recorder(Log(same=curves.SAME), 0, 1, lambda line: None)
     found = panel("fig2", Stage("X", {"set": "X"}, 1, lambda: problem, copies=4), recorder, 100.0)
     (copied,) = [curve for curve in found.of("vr") if curve.copies == 4]
@@ -204,12 +204,13 @@ def test_only_points_that_nothing_beats_are_shown():
 @pytest.mark.parametrize("method", [DIFFERENCE, PROJECTION])
 def test_blocks_have_k_columns(method, rng):
     X = rng.standard_normal((500, 30)) * np.geomspace(1, 0.1, 30)
-    it = next(iterates(Problem(X, 4, optimum(X, 4)), Problem(X, 4, optimum(X, 4)).view(1), method, 0))
-    assert it.W.shape == (30, 4)
+    problem = Problem(X, 4, optimum(X, 4))
+    state = next(states(problem, *problem.read(1), method, 0))
+    assert state.vectors().shape == (30, 4)
 
 
 def test_the_step_is_the_papers(problem):
-    """Untuned: eta = 1 / (rbar sqrt n) in the units of the data gives the same curve."""
+    """The step eta = 1 / (rbar sqrt n), given as a number, makes the same curve."""
     n = len(problem.X)
     eta = 1 / (np.sum(problem.X**2) / n * np.sqrt(n))
     given = Method(VR.label, "vr", {"step": float(eta), "epoch_length": n})
@@ -224,7 +225,7 @@ def test_curves_end_where_rounding_ends_them(problem):
 
 
 def test_the_expected_advantage_is_found(rng):
-    """Where rows are few for the spectrum, power iterations are ahead, by the factor that the page gives."""
+    """With too few rows for the spectrum, power iterations are ahead, by the factor that the page states."""
     values = np.r_[1, 0.9, np.full(60, 0.5)]
     X = np.linalg.qr(rng.standard_normal((1000, 62)))[0] * np.sqrt(1000 * values)
     problem = Problem(X, 1, optimum(X, 1))
@@ -261,7 +262,7 @@ def plot(ours, *others, end=40.0):
 
 
 def test_verdicts_follow_the_curves():
-    """The same code says no where the curves do."""
+    """The same code confirms good curves and rejects bad ones."""
     good = curve("VR-PCA", "vr", 10.0 ** -np.arange(0, 14))
     slow = curve("VR-PCA", "vr", 10.0 ** -np.arange(0, 14, 0.25))
     power = curve("power iterations", "power", 10.0 ** -(np.arange(0, 13) / 1.5), 2.0)
@@ -327,10 +328,10 @@ def test_files_of_the_user(tmp_path):
 
 
 def test_rcv1_itself():
-    """Where it is: untuned, VR-PCA is ahead of power iterations."""
+    """On the real data, where they are present, VR-PCA is ahead of power iterations without tuning."""
     path = DATA / "rcv1.npz"
     if not path.exists():
-        pytest.skip(f"{path} is not there: its licence does not let us ship it")
+        pytest.skip(f"{path} is absent: its licence does not let us ship it")
     (stage,) = stages.real(stages.Files(rcv1=path), stages.SIZES["default"], {stages.RCV1: 1})
     passes = []
     for method in (VR, POWER):
@@ -383,7 +384,7 @@ def test_bad_input(command, tmp_path, monkeypatch, arguments, word):
 
 
 def test_without_matplotlib(command, tmp_path, monkeypatch):
-    monkeypatch.setattr("vrpca.experiments.plots.can_plot", lambda: False)
+    monkeypatch.setattr("vrpca.experiments.shared.plots.can_plot", lambda: False)
     code, _, err = command("fig1", "--size", "tiny", "--out", tmp_path / "out")
     assert code == 2 and "matplotlib" in err and "vrpca[plot]" in err
 

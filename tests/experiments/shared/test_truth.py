@@ -1,4 +1,4 @@
-"""The judge: true suboptimality and reference eigenvalues, against dense LAPACK on small matrices of every kind."""
+"""True suboptimality and reference eigenvalues, against dense LAPACK on small matrices of every kind."""
 
 import json
 
@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 from helpers import densify, random_orthonormal, sparse_matrix
 from vrpca.errors import DataError
-from vrpca.experiments import optimum, truth
-from vrpca.experiments.datasets import CENTRED, UNCENTRED, Prepared, describe
+from vrpca.experiments.shared import optimum, truth
+from vrpca.experiments.shared.datasets import CENTRED, UNCENTRED, Prepared, describe
 
 
 def matrices(rng):
@@ -29,7 +29,7 @@ def lapack(X, center):
 @pytest.mark.parametrize("kind", ["tall", "wide", "sparse tall", "sparse wide"])
 @pytest.mark.parametrize("largest", [4000, 10])
 def test_eigenvalues_equal_lapack(rng, monkeypatch, kind, center, largest):
-    """Through the Gram matrix and, with a lower limit for it, through ARPACK or the block Krylov space."""
+    """By the Gram matrix and, if its largest size is lowered, by ARPACK or the block Krylov space."""
     monkeypatch.setattr(truth, "SMALL_SIDE", largest)
     monkeypatch.setattr(optimum, "ROWS", 32)
     X = matrices(rng)[kind]
@@ -39,15 +39,15 @@ def test_eigenvalues_equal_lapack(rng, monkeypatch, kind, center, largest):
 @pytest.mark.parametrize("rank", [3, 300])
 @pytest.mark.parametrize("center", [False, True])
 def test_krylov_space_on_large_dense_data(rng, monkeypatch, rank, center):
-    """Also where fewer eigenvalues than are wanted differ from zero, and without exhausting the space."""
+    """The rank may be lower than the number of wanted eigenvalues; the space need not be exhausted."""
     monkeypatch.setattr(truth, "SMALL_SIDE", 10)
     factors = rng.standard_normal((500, rank)), 0.8 ** np.arange(rank), rng.standard_normal((rank, 300))
     X = (factors[0] * factors[1]) @ factors[2]
-    readings = []
-    monkeypatch.setattr(truth, "row_blocks", lambda X: readings.append(1) or optimum.row_blocks(X))
+    passes = []
+    monkeypatch.setattr(truth, "row_blocks", lambda X: passes.append(1) or optimum.row_blocks(X))
     values, vectors = truth.leading_eigenpairs(X, 5, center)
     np.testing.assert_allclose(values, lapack(X, center)[:5], rtol=1e-12, atol=1e-12 * values[0])
-    assert len(readings) <= 12
+    assert len(passes) <= 12
     Z = X - X.mean(axis=0) if center else X
     np.testing.assert_allclose(Z.T @ (Z @ vectors) / 500, vectors * values, atol=1e-6 * values[0])
 

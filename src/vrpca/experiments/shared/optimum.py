@@ -1,4 +1,4 @@
-"""What every answer is compared with: the leading eigenpairs, found by someone else, in double precision."""
+"""The optimum that answers are compared with: leading eigenpairs that other software has found, in double precision."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-ROWS = 8192  # rows that are converted to double precision at a time,
-NUMBERS = 2**22  # and numbers, if that is fewer
+ROWS = 8192  # rows that are converted to double precision at a time, at most
+NUMBERS = 2**22  # entries that are converted at a time, at most: 32 MB
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """The best answer, by someone else, and how far another one is from it, without cancellation.
+    """The best answer, and how far another answer is from it, computed without cancellation.
 
     Attributes
     ----------
@@ -23,7 +23,7 @@ class Optimum:
     vectors : numpy.ndarray
         Their eigenvectors, d x k.
     following : float
-        The eigenvalue after them.
+        The next eigenvalue.
     form : callable
         ``E -> tr(E^T A E)``, in double precision.
     """
@@ -35,14 +35,15 @@ class Optimum:
 
     @property
     def gap(self) -> float:
-        """Between the last eigenvalue that is wanted and the next one."""
+        """The gap between the last wanted eigenvalue and the next one."""
         return float(self.values[-1]) - self.following
 
     def suboptimality(self, W: np.ndarray) -> float:
         """``1 - tr(W^T A W) / (lambda_1 + ... + lambda_k)`` for the span of W's first k columns.
 
-        With W = V C + E, E orthogonal to the eigenvectors V, and F what W leaves of V, the numerator is
-        ``sum_i lambda_i |f_i|^2 - tr(E^T A E)``: both terms are as small as the square of the angle.
+        V are the eigenvectors. ``E = W - V V^T W`` is the part of W outside their span, ``F = V - W W^T V`` their part
+        outside the span of W. The numerator of the suboptimality is ``sum_i lambda_i |f_i|^2 - tr(E^T A E)``: two terms
+        as small as the square of the angle.
 
         Examples
         --------
@@ -59,7 +60,7 @@ class Optimum:
 
 
 def row_blocks(X: Any) -> Iterator[Any]:
-    """Blocks of rows, in double precision."""
+    """Blocks of rows in double precision."""
     rows = max(1, min(ROWS, NUMBERS // X.shape[1])) if X.ndim == 2 else NUMBERS
     for start in range(0, X.shape[0], rows):
         yield X[start : start + rows].astype(np.float64, copy=False)

@@ -1,7 +1,7 @@
-"""The data of the experiments: named sets, generated ones and files of the user's, each made into one plain file.
+"""The data of the experiments: named sets, generated sets and the user's files, each made into one plain file.
 
-A contender runs in a process of its own, so what it works on has to be quick to load: a ``.npy`` array or an
-uncompressed CSR ``.npz``, of floats. A new data set is one function and one line in `DATASETS`.
+Every measurement runs in a new process, so that its data have to be quick to load: a ``.npy`` array or an uncompressed
+CSR ``.npz``, of floats. A new data set is one function and one line in `DATASETS`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import scipy.sparse as sp
 
 from vrpca.data.files import open_data, written_whole
 from vrpca.errors import DataError, OptionError
-from vrpca.experiments.synthetic import PaperMatrix
+from vrpca.experiments.shared.synthetic import PaperMatrix
 
-# What centring a task asks for. Who cannot centre may still take part where it has been done.
+# What a task says about centring. A peer that cannot centre may still take data that are centred already.
 UNCENTRED, CENTRED, TO_CENTRE = "uncentred", "centred already", "to be centred"
-CHUNK = 10_000  # rows that are generated, centred or hashed at a time
-DATA_FOLDER = Path(os.environ.get("VRPCA_DATA", "data"))  # where real data are looked for
+CHUNK = 10_000  # rows that are generated, centred or hashed at a time: 400 MB of the widest set
+DATA_FOLDER = Path(os.environ.get("VRPCA_DATA", "data"))  # the folder of real data
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A dense matrix that comes in blocks of rows: it need not fit in memory twice."""
+    """A dense matrix that comes in blocks of rows, so that it is in memory only once."""
 
     shape: tuple[int, int]
     dtype: Any
@@ -45,13 +45,13 @@ class Recipe:
     about : str
         One line for the tables.
     make : callable
-        From (folder of the real files, whether the small version is wanted) to a matrix or `Rows`.
+        Takes the folder of the real files, and whether the small version is wanted; returns a matrix or `Rows`.
     center : str
         `UNCENTRED`, `CENTRED` or `TO_CENTRE`.
     ks : tuple of int
-        Numbers of components that are asked for by default.
+        Numbers of components, unless the user names others.
     file : str
-        The real file it needs; empty for generated data.
+        The name of the real file; empty for generated data.
     """
 
     about: str
@@ -63,7 +63,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A matrix in a file, with everything that can be known without loading it again."""
+    """A matrix in a file, with what is to be known of it before it is loaded."""
 
     name: str
     path: str
@@ -97,7 +97,7 @@ def _mnist(folder: Path, small: bool) -> np.ndarray:
 
 
 def standardised(pixels: Any) -> np.ndarray:
-    """Pixels as in the paper: centred, divided by the deviation times sqrt(d), constant ones 0; in double precision."""
+    """Pixels as in the paper: centred, divided by deviation times sqrt(d), constant pixels 0; in double precision."""
     X = np.array(pixels, dtype=np.float64)
     X -= X.mean(axis=0)
     deviation = X.std(axis=0)
@@ -162,7 +162,7 @@ def paper_rows(matrix: PaperMatrix, dtype: Any, scale: float = 1.0) -> Rows:
 
 
 def bag_of_words(n: int, *, d: int = 5000, per_row: int = 60, seed: int = 0) -> sp.csr_matrix:
-    """Sparse rows with popular and rare columns; a column that is drawn twice counts twice."""
+    """Sparse rows with popular and rare words (features); a word that is drawn twice counts twice."""
     rng = np.random.default_rng(seed)
     columns = np.minimum((d * rng.random(n * per_row) ** 4).astype(np.int32), d - 1)
     values = rng.random(n * per_row, dtype=np.float32)
@@ -202,13 +202,13 @@ def prepare(
     name : str
         One of `DATASETS`, or a path to a ``.npy`` or ``.npz`` file.
     cache : path
-        Folder for what is made; what it holds already is not made again.
+        Folder for prepared data; what it already holds is not made again.
     folder : path
         Where the real files are.
     small : bool
-        Whether generated sets are made small, for a quick look.
+        Whether generated sets are made small, for a quick trial.
     center : bool
-        Whether the columns of a file of the user's are to be centred.
+        Whether the columns of the user's file are to be centred.
 
     Returns
     -------
@@ -244,7 +244,7 @@ def stored(stem: str, cache: Path, make: Callable[[], Any], center: str) -> Prep
 
 
 def _prepare_file(path: Path, cache: Path, center: str) -> Prepared:
-    """A file of the user's: as it is where any process can load it, else converted."""
+    """The user's file: as it is if every process can load it quickly, else converted."""
     X = open_data(path)
     if X.ndim != 2 or 0 in X.shape or X.dtype.kind not in "fiub":
         raise DataError(f"{path} holds {X.dtype} of shape {X.shape}: a matrix of real numbers is needed.")
@@ -269,7 +269,7 @@ def _store(X: Any, folder: Path, stem: str) -> Path:
 
 
 def _float_type(dtype: np.dtype) -> Any:
-    """float64 stays, everything else is float32 unless it would lose digits."""
+    """float32 for numbers that it holds without loss, else float64."""
     return np.float32 if dtype == np.float32 or dtype.itemsize <= 2 else np.float64
 
 
@@ -287,7 +287,7 @@ def _write_rows(rows: Rows, path: Path) -> None:
 
 
 def describe(path: Path, name: str, center: str) -> Prepared:
-    """What a prepared file holds; the key stands for its content."""
+    """What a prepared file holds. The key is a digest of its content."""
     X = load(path, mapped=True)
     nnz = int(X.nnz) if sp.issparse(X) else None
     return Prepared(name, str(path), (int(X.shape[0]), int(X.shape[1])), str(X.dtype), nnz, center, content_key(X))

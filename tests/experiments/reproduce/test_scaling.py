@@ -1,4 +1,4 @@
-"""The scaling study at the tiny size: exponents where the theory wants them, rows that are stored, files written."""
+"""The scaling study at the tiny size: exponents near those of the theory, stored rows, written files."""
 
 import csv
 
@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from vrpca import cli
-from vrpca.experiments.measure import Log
 from vrpca.experiments.reproduce import drawing, scaling, scaling_claims
 from vrpca.experiments.reproduce.commands import reproduce
 from vrpca.experiments.reproduce.scaling import SAME, STUDIES, TINY, Study
+from vrpca.experiments.shared.log import Log
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """One run, on which all tests look."""
+    """The folder of one run, which all tests share."""
     out = tmp_path_factory.mktemp("scaling")
     reproduce("scaling", size="tiny", out=out, threads=1, quiet=True)
     return out
@@ -35,7 +35,7 @@ def test_convergence_is_exponential(study):
 
 
 def test_exponents_of_the_gap(study):
-    """1 with the paper's step, 2 with Theorem 1's parameters: these are what the formulas for step and epochs give."""
+    """By the formulas for step and epoch length: 1 with the paper's step, 2 with Theorem 1's parameters."""
     assert 0.7 < scaling_claims.gap_exponent(study.rows("gap")).slope < 1.2
     assert 1.4 < scaling_claims.gap_exponent(study.rows("theorem 1")).slope < 2.4
 
@@ -47,7 +47,7 @@ def test_exponents_of_n(study):
 
 
 class Made(Study):
-    """A study with rows that were made up."""
+    """A study with invented rows."""
 
     def __init__(self, **rows):
         super().__init__(Log(same=SAME), print, 1)
@@ -61,7 +61,7 @@ GAPS, SIZES = np.geomspace(0.001, 0.01, 6), (500, 1000, 2000, 3000, 16000, 32000
 
 
 def grown(passes):
-    """A study in which passes grow like this, of n and lambda."""
+    """A study in which passes are this function of n and lambda."""
     gap = [{"n": 1000, "gap": g, "passes": passes(1000, g)} for g in GAPS]
     rows = [{"n": n, "gap": 0.05, "rows": n * passes(n, 0.05), "passes": 1.0} for n in SIZES]
     return Made(gap=gap, rows=rows, theorem_1=[row | {"passes": row["gap"] ** -2} for row in gap])
@@ -143,7 +143,7 @@ def test_files(folder):
     for ending in ("png", "svg", "json", "jsonl"):
         assert (folder / f"scaling.{ending}").stat().st_size > 1000
     rows = list(csv.DictReader((folder / "scaling-gap.csv").read_text().splitlines()))
-    assert len(rows) == TINY.seeds * len(TINY.gaps) and {"gap", "passes", "rate", "r2"} <= set(rows[0])
+    assert len(rows) == TINY.seeds * len(TINY.gaps) and {"gap", "passes", "rate", "r2", "looks"} <= set(rows[0])
 
 
 def test_rows_of_another_size_do_not_count(folder):
@@ -155,7 +155,7 @@ def test_rows_of_another_size_do_not_count(folder):
 
 def test_nothing_is_measured_twice(folder, monkeypatch, capsys):
     monkeypatch.setattr(scaling, "run", lambda *a: pytest.fail("measured again"))
-    monkeypatch.setattr(scaling, "iterates", lambda *a: pytest.fail("measured again"))
+    monkeypatch.setattr(scaling, "states", lambda *a: pytest.fail("measured again"))
     monkeypatch.setattr(drawing, "scaling", lambda *a: [])
     arguments = ["reproduce", "scaling", "--size", "tiny", "--out", str(folder), "--threads", "1", "--resume", "-q"]
     assert cli.run(arguments) == 0

@@ -10,14 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vrpca.errors import OptionError
-from vrpca.experiments import bench, plots, summary
-from vrpca.experiments.datasets import DATA_FOLDER, Prepared, available, prepare
-from vrpca.experiments.growth import growth as measured_growth
-from vrpca.experiments.growth import growth_tables
-from vrpca.experiments.measure import Conditions, Log, Result, Session, made_folder, teller
-from vrpca.experiments.passes import passes as counted_passes
-from vrpca.experiments.passes import passes_table
-from vrpca.experiments.summary import Table
+from vrpca.experiments.bench import contenders, contest, ours
+from vrpca.experiments.bench.growth import growth as measured_growth
+from vrpca.experiments.bench.growth import growth_tables
+from vrpca.experiments.bench.measure import Conditions, Session
+from vrpca.experiments.bench.passes import passes as counted_passes
+from vrpca.experiments.bench.passes import passes_table
+from vrpca.experiments.bench.plots import growth_plot, time_against_accuracy
+from vrpca.experiments.bench.summary import contest_table
+from vrpca.experiments.shared import plots, summary
+from vrpca.experiments.shared.datasets import DATA_FOLDER, Prepared, available, prepare
+from vrpca.experiments.shared.log import Log, Result, made_folder, teller
+from vrpca.experiments.shared.summary import Table
 from vrpca.threads import n_threads
 
 # The default data sets and their numbers of components; an empty tuple stands for the numbers of the set's recipe.
@@ -109,27 +113,27 @@ def peers(
     targets : sequence of float
         Suboptimalities to reach.
     """
-    rivals = bench.contenders(solvers, words)
+    rivals = contenders(solvers, words)
     with _session(run, "peers") as session:
         tasks = _tasks(choice, session.cache, QUICK)
-        contests = [bench.contest(data, k, rivals, targets, session) for data, k in tasks]
-    tables = [summary.contest_table(contest) for contest in contests]
-    picture = _picture(run.out, "peers", lambda path: plots.time_against_accuracy(contests, path))
+        contests = [contest(data, k, rivals, targets, session) for data, k in tasks]
+    tables = [contest_table(contest) for contest in contests]
+    picture = _picture(run.out, "peers", lambda path: time_against_accuracy(contests, path))
     _finish(run, "peers", "This package and its peers", PEERS_ABOUT, tables, session.log.results, picture)
 
 
 def growth(run: Run, solvers: Sequence[str], target: float, small: bool) -> None:
     """Measure the time of a pass and the number of passes on growing data."""
-    rivals = [bench.ours(solver) for solver in solvers]
+    rivals = [ours(solver) for solver in solvers]
     with _session(run, "growth") as session:
         series = measured_growth(rivals, target, small, session)
-    picture = _picture(run.out, "growth", lambda path: plots.growth_plot(series, path))
+    picture = _picture(run.out, "growth", lambda path: growth_plot(series, path))
     _finish(run, "growth", "Growth", GROWTH_ABOUT, growth_tables(series), session.log.results, picture)
 
 
 def passes(run: Run, choice: Choice, solvers: Sequence[str], target: float, oversample: int | None) -> None:
     """Count the passes of solvers with blocks of the same width."""
-    rivals = [bench.ours(solver) for solver in solvers]
+    rivals = [ours(solver) for solver in solvers]
     with _session(run, "passes") as session:
         tasks = _tasks(choice, session.cache, IN_PASSES)
         results = counted_passes(tasks, rivals, target, oversample, session)

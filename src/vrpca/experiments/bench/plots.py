@@ -1,28 +1,20 @@
-"""The pictures of the experiments. Each returns whether it could be drawn: without matplotlib there is none."""
+"""The pictures of the benchmark: seconds against accuracy, and growth."""
 
 from __future__ import annotations
 
-import importlib.util
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vrpca.data.files import written_whole
-from vrpca.experiments.bench import Contest
+from vrpca.experiments.bench.contests import Contest
+from vrpca.experiments.shared.plots import FLOOR, new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from vrpca.experiments.growth import Series
+    from vrpca.experiments.bench.growth import Series
 
-FLOOR = 1e-15  # smaller suboptimalities are rounding
-OURS = ("#1f5fa8", "black", "#7a2f8f", "#0b7a75")
-
-
-def can_plot() -> bool:
-    """Whether matplotlib is there."""
-    return importlib.util.find_spec("matplotlib") is not None
+OURS = ("#1f5fa8", "black", "#7a2f8f", "#0b7a75")  # colours of our solvers, apart from the palette of the peers
 
 
 def time_against_accuracy(contests: Sequence[Contest], path: Path) -> None:
@@ -84,20 +76,3 @@ def growth_plot(series: Sequence[Series], path: Path) -> None:
             axes.grid(which="major", color="0.93")
             axes.legend(frameon=False, fontsize=8)
     save(figure, path)
-
-
-def new_figure(count: int, columns: int, height: float) -> tuple[Any, list[Any]]:
-    """A figure of its own, without a window system, and its panels."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    rows = math.ceil(count / columns)
-    figure = Figure(figsize=(5.5 * columns, height * rows + 1.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure, [figure.add_subplot(rows, columns, i + 1) for i in range(count)]
-
-
-def save(figure: Any, path: Path) -> None:
-    """Write a figure in the format that the name says; what was there is replaced, whole."""
-    with written_whole(path) as temporary:
-        figure.savefig(temporary, format=path.suffix[1:], dpi=130)

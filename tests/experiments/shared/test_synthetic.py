@@ -1,12 +1,12 @@
-"""The paper's synthetic matrices: exactly their spectrum, whatever the shape, and a check that notices if not."""
+"""The paper's synthetic matrices: they have their spectrum, whatever the shape, and the check notices if not."""
 
 import numpy as np
 import pytest
 
 from vrpca.errors import DataError, OptionError
-from vrpca.experiments import synthetic, truth
-from vrpca.experiments.datasets import paper_rows
-from vrpca.experiments.synthetic import PaperMatrix, Rotation
+from vrpca.experiments.shared import synthetic, truth
+from vrpca.experiments.shared.datasets import paper_rows
+from vrpca.experiments.shared.synthetic import PaperMatrix, Rotation
 
 
 def formed(matrix, dtype=np.float64):
@@ -30,8 +30,8 @@ def test_blocks_do_not_depend_on_each_other():
     assert not np.allclose(formed(PaperMatrix(50, 10, 0.1, 1)), formed(PaperMatrix(50, 10, 0.1, 2)))
 
 
-def test_entries_look_gaussian():
-    """As those of a random rotation: a transform of one round would have a kurtosis of 1.5."""
+def test_entries_are_gaussian():
+    """The kurtosis is 3, as for a random rotation; with one round of the transform it would be 1.5."""
     entries = Rotation(512, np.random.default_rng(0))(np.eye(512, 16))
     assert np.mean(entries**4) / np.mean(entries**2) ** 2 == pytest.approx(3, abs=0.2)
 
@@ -55,7 +55,7 @@ def test_the_known_optimum_is_lapacks():
 @pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize("size", [1e-3, 1e-6, 1e-9])
 def test_small_suboptimalities_are_exact(k, size):
-    """Turn one eigenvector by a small angle: the answer is known to all digits."""
+    """One eigenvector is turned by a small angle, so that the suboptimality is known to all digits."""
     matrix = PaperMatrix(80, 15, 0.1)
     basis, values = matrix.right(np.eye(15)), matrix.spectrum**2 / 80
     W = basis[:, :k].copy()

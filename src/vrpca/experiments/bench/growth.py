@@ -1,4 +1,4 @@
-"""Growth: the time of a pass and the number of passes, as rows (dense) or nonzeros (sparse) grow by a factor of 100."""
+"""Growth: the time of a pass and the number of passes, as the data grow by a factor of 100."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from pathlib import Path
 
 import numpy as np
 
-from vrpca.experiments.datasets import CENTRED, UNCENTRED, Prepared, bag_of_words, gaussian, stored
-from vrpca.experiments.measure import Contender, Result, Session
-from vrpca.experiments.summary import Table
+from vrpca.experiments.bench.measure import Contender, Session
+from vrpca.experiments.shared.datasets import CENTRED, UNCENTRED, Prepared, bag_of_words, gaussian, stored
+from vrpca.experiments.shared.log import Result
+from vrpca.experiments.shared.summary import Table
 
-DENSE, SPARSE = "rows (dense, 300 columns)", "nonzeros (sparse, 5000 columns)"
-FACTORS = (1, 3, 10, 30, 100)
-DENSE_ROWS, SPARSE_ROWS = 5000, 5000  # of the smallest set
-K = 3
+DENSE, SPARSE = "rows (dense, 300 features)", "nonzeros (sparse, 5000 features)"
+FACTORS = (1, 3, 10, 30, 100)  # sizes, in units of the smallest: about even steps on a logarithmic axis
+DENSE_ROWS, SPARSE_ROWS = 5000, 5000  # rows of the smallest set; the largest dense one has 600 MB, so memory holds it
+K = 3  # components: enough for a block
 
 
 @dataclass(frozen=True)
 class Series:
-    """What one contender needed as one kind of data grew."""
+    """The results of one contender as one kind of data grows."""
 
     kind: str
     contender: str
@@ -29,22 +30,22 @@ class Series:
 
     @property
     def done(self) -> list[Result]:
-        """The sizes that were measured."""
+        """The results of the sizes that could be measured."""
         return [r for r in self.results if r["status"] == "ok"]
 
     @property
     def sizes(self) -> list[int]:
-        """Rows or nonzeros."""
+        """Rows of dense data, or nonzeros of sparse data."""
         return [r["nnz"] or r["shape"][0] for r in self.done]
 
     @property
     def passes(self) -> list[float]:
-        """Readings of the data."""
+        """Passes of each fit."""
         return [r["passes"] for r in self.done]
 
     @property
     def seconds_per_pass(self) -> list[float]:
-        """The whole time of the fit over its passes."""
+        """Seconds of each fit, divided by its passes."""
         return [r["seconds"] / r["passes"] for r in self.done]
 
     @property
@@ -56,7 +57,7 @@ class Series:
 
 
 def growing(cache: Path, small: bool) -> list[tuple[str, Prepared]]:
-    """The data: rows of one distribution, more and more of them."""
+    """The data: more and more rows of the same distribution."""
     shrink = 10 if small else 1
     spectrum = 1 / np.arange(1, 301)
     sets = []

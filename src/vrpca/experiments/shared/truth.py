@@ -1,4 +1,4 @@
-"""How good an answer is: its true suboptimality, from the data and an independent optimum, in double precision."""
+"""How good an answer is: its true suboptimality, by the data and an independent optimum, in double precision."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from vrpca.data.files import written_whole
 from vrpca.errors import DataError
-from vrpca.experiments.datasets import UNCENTRED, Prepared, load
-from vrpca.experiments.optimum import Optimum, row_blocks
+from vrpca.experiments.shared.datasets import UNCENTRED, Prepared, load
+from vrpca.experiments.shared.optimum import Optimum, row_blocks
 
-AT_ONCE = 10  # eigenvalues are computed at least: another k is often asked for next
-SMALL_SIDE = 4000  # up to here the whole Gram matrix goes to LAPACK
-EXTRA = 10  # columns of the Krylov space's blocks, besides those that are wanted
-ROUNDING = 1e-14  # relative errors that are not worth a reading
+AT_ONCE = 10  # eigenvalues that are computed at least: the next contest often asks for a larger k
+SMALL_SIDE = 4000  # up to this size the whole Gram matrix goes to LAPACK, which takes some ten seconds
+EXTRA = 10  # columns of a block of the Krylov space besides the wanted ones, the usual oversampling of randomized SVD
+ROUNDING = 1e-14  # relative errors below this, some 50 eps, are rounding: another pass would not lower them
 
 
 def optimum(X: Any, k: int) -> Optimum:
-    """The optimum for data that are not to be centred, by LAPACK or ARPACK."""
+    """The optimum for data that are not to be centred, by LAPACK, ARPACK or block Krylov."""
     values, vectors = leading_eigenpairs(X, k + 1, False)
     return Optimum(values[:k], vectors[:, :k], float(values[k]), lambda E: _form(X, E))
 
@@ -34,14 +34,14 @@ def _form(X: Any, E: np.ndarray) -> float:
 
 
 def explained(X: Any, W: np.ndarray, center: bool) -> float:
-    """``tr(W^T A W)`` of the span of W's columns, which are orthonormalised first."""
+    """``tr(W^T A W)``, with the columns of W orthonormalised first."""
     Q = np.linalg.qr(np.asarray(W, dtype=np.float64))[0]
     shift = column_mean(X) @ Q if center else 0.0
     return sum(float(np.sum((block @ Q - shift) ** 2)) for block in row_blocks(X)) / X.shape[0]
 
 
 def suboptimality(X: Any, W: np.ndarray, center: bool, eigenvalues: np.ndarray) -> float:
-    """``1 - tr(W^T A W) / (lambda_1 + ... + lambda_k)`` of the k columns of W; below 0 only by rounding.
+    """``1 - tr(W^T A W) / (lambda_1 + ... + lambda_k)`` for the k columns of W; negative only by rounding.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def suboptimality(X: Any, W: np.ndarray, center: bool, eigenvalues: np.ndarray) 
 
 
 def leading_eigenvalues(X: Any, k: int, center: bool) -> np.ndarray:
-    """The k largest eigenvalues of A: LAPACK on the Gram matrix of the smaller side, Krylov if that is large."""
+    """The k largest eigenvalues of A: by LAPACK on the Gram matrix of the smaller side, or by Krylov methods."""
     if min(X.shape) > SMALL_SIDE:
         return leading_eigenpairs(X, k, center)[0]
     side = min(X.shape)
@@ -62,7 +62,7 @@ def leading_eigenvalues(X: Any, k: int, center: bool) -> np.ndarray:
 
 
 def leading_eigenpairs(X: Any, k: int, center: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The k largest eigenvalues of A and their eigenvectors, as columns, by the same means."""
+    """The k largest eigenvalues of A and their eigenvectors as columns, by the same methods."""
     side, wide = min(X.shape), X.shape[1] > X.shape[0]
     if side <= SMALL_SIDE:
         values, vectors = scipy.linalg.eigh(_gram(X, center), subset_by_index=(side - k, side - 1))
@@ -70,7 +70,7 @@ def leading_eigenpairs(X: Any, k: int, center: bool) -> tuple[np.ndarray, np.nda
         values, vectors = (_arpack if sp.issparse(X) else _block_krylov)(X, k, center)
     order = np.argsort(-values)
     vectors = vectors[:, order]
-    if wide and side <= SMALL_SIDE:  # left singular vectors: the right ones are their images
+    if wide and side <= SMALL_SIDE:  # these are left singular vectors; multiplied by Z^T they are the right ones
         vectors = np.linalg.qr(_images(X, vectors, center))[0]
     return values[order] / X.shape[0], vectors
 
@@ -127,7 +127,7 @@ def _arpack(X: sp.csr_matrix, k: int, center: bool) -> tuple[np.ndarray, np.ndar
 
 
 def _block_krylov(X: np.ndarray, k: int, center: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Rayleigh-Ritz on a growing block Krylov space, to machine precision: a reading of large data is dear."""
+    """Rayleigh-Ritz on a growing block Krylov space, to machine precision: the fewest passes over large data."""
     d = X.shape[1]
     mean = column_mean(X) if center else np.zeros(d)
     new = np.linalg.qr(np.random.default_rng(0).standard_normal((d, min(k + EXTRA, d))))[0]
@@ -139,9 +139,10 @@ def _block_krylov(X: np.ndarray, k: int, center: bool) -> tuple[np.ndarray, np.n
         H = basis.T @ images
         values, Y = scipy.linalg.eigh((H + H.T) / 2, subset_by_index=(size - k, size - 1))
         vectors = basis @ Y
-        left = np.linalg.norm(images @ Y - vectors * values, axis=0)
-        left[left <= ROUNDING * values[-1]] = 0
-        missing = left**2 / np.maximum(np.maximum(values, left), np.finfo(float).tiny)  # of each, up to the gap's part
+        residuals = np.linalg.norm(images @ Y - vectors * values, axis=0)
+        residuals[residuals <= ROUNDING * values[-1]] = 0
+        # Each eigenvalue lacks about r^2 / gap. The eigenvalue stands in for its gap, which is not known.
+        missing = residuals**2 / np.maximum(np.maximum(values, residuals), np.finfo(float).tiny)
         if size == d or missing.sum() <= ROUNDING * values.sum():
             return values, vectors
         new = image[:, : d - size]
@@ -150,9 +151,9 @@ def _block_krylov(X: np.ndarray, k: int, center: bool) -> tuple[np.ndarray, np.n
 
 
 def reference(data: Prepared, k: int, cache: Path, tell: Callable[[], None] = lambda: None) -> np.ndarray:
-    """The k leading eigenvalues of a prepared set: from the cache, by content, or computed and put there.
+    """The k leading eigenvalues of a prepared set: from the cache, which goes by content, or computed and put there.
 
-    `tell` is called before they are computed: that can take minutes.
+    `tell` is called before they are computed, which can take minutes.
     """
     center = data.center != UNCENTRED
     path = cache / "references" / f"{data.key}-{'centred' if center else 'uncentred'}.json"

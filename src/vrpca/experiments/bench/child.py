@@ -1,7 +1,7 @@
 """One contender, one setting, one process: load the data, solve, time it, and judge the answer.
 
-``python -m vrpca.experiments.child`` reads a job (one JSON object) from standard input and prints what it found, one
-JSON object per line, each more complete than the one before: whoever waits for it can stop waiting at any time.
+``python -m vrpca.experiments.bench.child`` reads a job (one JSON object) from standard input. It prints what it found,
+one JSON object per line, each more complete than the one before: the parent can stop waiting after any of them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from vrpca.experiments.datasets import UNCENTRED, load
-from vrpca.experiments.peers import PEERS, Answer, Peer, Setting, Task, count, small_task, solve
-from vrpca.experiments.truth import suboptimality
+from vrpca.experiments.bench.peers import PEERS, Answer, Peer, Setting, Task, count, small_task, solve
+from vrpca.experiments.shared.datasets import UNCENTRED, load
+from vrpca.experiments.shared.truth import suboptimality
 
-ENOUGH = 20.0  # seconds of repeats after which no other one is begun
+LONG_ENOUGH = 20.0  # after so many seconds no repeat is begun: fits that take long vary little
 
 
 def main() -> None:
@@ -50,18 +50,18 @@ def run(job: dict[str, Any]) -> None:
 
 
 def _warm_up(peer: Peer, task: Task, setting: Setting, threads: int) -> None:
-    """A first call on a small matrix: imports and thread pools are not what is measured."""
+    """A first call on a small matrix: imports and the start of threads are not to be timed."""
     X, small = small_task(task)
-    with suppress(ValueError, RuntimeError):  # a setting may be too large for it; the real run will tell
+    with suppress(ValueError, RuntimeError):  # the setting may not fit a small matrix
         solve(peer, X, small, setting, threads, 0)
 
 
 def _timed(peer: Peer, X: Any, task: Task, job: dict[str, Any]) -> tuple[Answer, dict[str, Any]]:
-    """The answer with the best time of a few, and the peak memory of the first."""
+    """The answer, the best time of a few runs, and the peak memory of the first run."""
     times: list[float] = []
     baseline = reset_peak()
     memory = 0
-    while len(times) < job["repeats"] and sum(times) < ENOUGH:
+    while len(times) < job["repeats"] and sum(times) < LONG_ENOUGH:
         began = time.perf_counter()
         answer = solve(peer, X, task, job["setting"], job["threads"], job["seed"])
         times.append(time.perf_counter() - began)
@@ -70,7 +70,7 @@ def _timed(peer: Peer, X: Any, task: Task, job: dict[str, Any]) -> tuple[Answer,
 
 
 def limit_memory() -> None:
-    """Let whoever needs more memory than is free fail, rather than bring the machine down (Linux)."""
+    """Let this process fail when it needs more memory than is free, rather than bring the machine down (Linux)."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = int(next(line for line in lines if line.startswith("MemAvailable")).split()[1]) * 1024
@@ -111,7 +111,7 @@ def _say(found: dict[str, Any]) -> None:
 
 
 def finite(value: Any) -> Any:
-    """The value with null where JSON has no number."""
+    """The value with None in place of NaN and infinity, which JSON does not have."""
     if isinstance(value, dict):
         return {name: finite(entry) for name, entry in value.items()}
     if isinstance(value, list):

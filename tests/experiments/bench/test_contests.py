@@ -1,4 +1,4 @@
-"""The contest: ladders, what counts for a target, failures that are reported, results that are kept."""
+"""Contests: ladders of settings, what counts for a target, how failures are reported, which results are kept."""
 
 import json
 
@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from vrpca.errors import DataError, OptionError
-from vrpca.experiments import bench, measure
-from vrpca.experiments.bench import contenders, contest, fastest, honest, ours
-from vrpca.experiments.datasets import prepare
-from vrpca.experiments.measure import Conditions, Contender, Log, Session
-from vrpca.experiments.peers import PEERS
-from vrpca.experiments.summary import contest_table
+from vrpca.experiments.bench import measure
+from vrpca.experiments.bench.contests import contenders, contest, fastest, honest, ours
+from vrpca.experiments.bench.measure import Conditions, Contender, Session
+from vrpca.experiments.bench.peers import PEERS
+from vrpca.experiments.bench.summary import contest_table
+from vrpca.experiments.shared.datasets import prepare
+from vrpca.experiments.shared.log import Log
 
 TARGETS = (1e-3, 1e-6)
 RANDOMIZED = "sklearn TruncatedSVD randomized"
@@ -29,7 +30,7 @@ def data(tmp_path):
 
 @pytest.fixture
 def play(monkeypatch, data, tmp_path):
-    """A contest in which the launched processes are played by a function of the job."""
+    """A contest without processes: a function of the job returns what a process would report."""
 
     def run(actor, rivals, targets=TARGETS, log=None, timeout=60.0):
         jobs = []
@@ -48,12 +49,12 @@ def play(monkeypatch, data, tmp_path):
 
 
 def climbing(job):
-    """A peer that gains two digits and takes a second more per power iteration."""
+    """A peer: each power iteration gains two digits and takes a second."""
     q = job["setting"]["n_iter"]
     return {k: v for k, v in ok(1.0 + q, 10.0 ** (-2 * q - 1)).items() if k not in ("contender", "peer", "setting")}
 
 
-def test_the_cheapest_setting_that_reaches_the_target_counts():
+def test_the_fastest_setting_that_reaches_the_target_counts():
     results = [
         ok(3, 1e-7),
         ok(1, 1e-2),
@@ -68,7 +69,7 @@ def test_the_cheapest_setting_that_reaches_the_target_counts():
     assert fastest([ok(1, float("nan"))], 1e-3) is None
 
 
-def test_a_promise_counts_only_for_what_it_promises():
+def test_a_certified_result_counts_only_for_the_tolerance_asked_for():
     lucky = ok(1, 1e-12, "vrpca", tol=1e-3)
     asked = ok(2, 1e-12, "vrpca", tol=1e-6)
     assert fastest([lucky, asked], 1e-3) is lucky
@@ -96,7 +97,7 @@ def test_failures_are_reported_and_not_fatal(play, status, tried):
 
 
 def test_real_failures(data, tmp_path):
-    """In processes of their own: a peer that raises, and one that takes too long."""
+    """With real processes: a peer that raises, and one that takes too long."""
     for timeout, status in ((60.0, "error"), (0.01, "timeout")):
         session = Session(Conditions(threads=1, repeats=1, timeout=timeout), Log(), tmp_path, print)
         result = session.measure(Contender("raises", RANDOMIZED), {"n_iter": -1}, data, 2, np.ones(2))
@@ -109,7 +110,7 @@ def test_a_process_that_dies_is_a_result(monkeypatch):
     assert measure.launch(job) == {"status": "error", "message": "exit code 1"}
 
 
-def test_who_stays_away_is_named(play, monkeypatch):
+def test_peers_that_cannot_take_part_are_named(play, monkeypatch):
     monkeypatch.setattr(PEERS["fbpca"], "module", "no_such_package")
     rivals = [Contender("fbpca", "fbpca"), Contender("sklearn IncrementalPCA", "sklearn IncrementalPCA")]
     monkeypatch.setattr(PEERS["sklearn IncrementalPCA"], "cannot", lambda task: "is tired")
@@ -210,8 +211,8 @@ def test_k_out_of_range(data, tmp_path):
 
 
 def test_the_bench_module_names_no_solver():
-    """Solvers come from the registry: a new one needs no change here."""
+    """Solvers come from the registry, so that a new one needs no change here."""
     from vrpca.solvers import SOLVERS
 
     assert {ours(name).options["solver"] for name in SOLVERS} == set(SOLVERS)
-    assert bench.ours("auto").options == {"solver": "auto"}
+    assert ours("auto").options == {"solver": "auto"}

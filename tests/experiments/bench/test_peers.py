@@ -1,4 +1,4 @@
-"""The contenders: each finds what LAPACK finds, on every kind of data that it says it can take, and is counted."""
+"""The peers: each finds what LAPACK finds, on every kind of data that it takes, and its passes are counted."""
 
 import io
 import json
@@ -11,10 +11,10 @@ import pytest
 import scipy.sparse as sp
 
 from helpers import matrix_with_spectrum
-from vrpca.experiments import child
-from vrpca.experiments.datasets import CENTRED, TO_CENTRE, UNCENTRED
-from vrpca.experiments.peers import PEERS, Counter, Task, count, installed, operand, solve
-from vrpca.experiments.truth import leading_eigenvalues, suboptimality
+from vrpca.experiments.bench import child
+from vrpca.experiments.bench.peers import PEERS, Counter, Task, count, installed, operand, solve
+from vrpca.experiments.shared.datasets import CENTRED, TO_CENTRE, UNCENTRED
+from vrpca.experiments.shared.truth import leading_eigenvalues, suboptimality
 
 SPECTRUM = 10 * 0.7 ** np.arange(30)
 
@@ -30,7 +30,7 @@ def task_of(X, center, k=3):
     return Task(X.shape, sp.issparse(X), center, k)
 
 
-@pytest.mark.filterwarnings("ignore")  # of the peers
+@pytest.mark.filterwarnings("ignore")  # peers warn
 @pytest.mark.parametrize("center", [UNCENTRED, CENTRED, TO_CENTRE])
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("name", PEERS)
@@ -40,7 +40,7 @@ def test_each_reaches_the_optimum(name, sparse, center, X):
     X = sp.csr_matrix(X) if sparse else X
     task = task_of(X, center)
     if not installed(peer) or peer.cannot(task):
-        return  # nothing to check: `test_who_cannot` says who may stay away
+        return  # `test_who_cannot` checks which peers may be left out
     centred = center != UNCENTRED
     optimum = leading_eigenvalues(X, 3, centred)
     for setting in peer.ladder(task, [1e-3, 1e-6]):
@@ -67,7 +67,7 @@ def test_who_cannot():
     assert absent(sparse, CENTRED) == {"sklearn PCA randomized", "dask svd_compressed"}
 
 
-def test_readings_are_counted_once_per_product(X):
+def test_a_product_counts_once_whatever_its_width(X):
     counter = Counter(X)
     counter.matvec(np.ones(30))
     counter.rmatvec(np.ones(200))
@@ -134,7 +134,7 @@ def test_a_child_reports_what_a_peer_raises(tmp_path, X, monkeypatch, capsys, se
 @pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="only Linux says how much memory is free")
 def test_a_child_cannot_take_more_memory_than_there_is():
     code = (
-        "import resource, numpy as np; from vrpca.experiments.child import limit_memory; limit_memory()\n"
+        "import resource, numpy as np; from vrpca.experiments.bench.child import limit_memory; limit_memory()\n"
         "free, _ = resource.getrlimit(resource.RLIMIT_DATA); np.empty(free // 2, np.uint8)\n"
         "try: np.empty(free, np.uint8)\n"
         "except MemoryError: print('refused')"

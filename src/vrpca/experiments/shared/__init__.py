@@ -1,0 +1,1 @@
+"""What the benchmark and the reproduction share: data, the judge of an answer, results, tables and figures."""
