@@ -32,6 +32,7 @@ from vrpca.data.view import Problem
 from vrpca.linalg import aligned_zeros
 from vrpca.options import Options
 from vrpca.plan import block_width, solver_for
+from vrpca.run import certificate_of
 from vrpca.threads import blas_threads, n_threads
 
 THREADS = n_threads(None)
@@ -145,7 +146,7 @@ def epoch_of(
     def task() -> object:
         with blas_threads(1):  # as in a run
             held.append(solver.step(view, held.pop(), rng))
-        return held[0].certificate(k, view.rounding)
+        return certificate_of(held[0], k, view)
 
     for _ in range(2):
         task()

@@ -23,6 +23,7 @@ from solvers.problems import (
 )
 from vrpca.options import Options
 from vrpca.plan import make_solver
+from vrpca.run import certificate_of
 from vrpca.solvers import SOLVERS
 from vrpca.solvers.snapshot import Snapshot
 
@@ -111,7 +112,7 @@ def test_states_keep_their_identities(solver, k, transpose):
         np.testing.assert_allclose(state.G, R.T @ R, atol=1e-13)
         eigenvalues = np.linalg.eigvalsh(A)[::-1]
         assert (state.theta <= eigenvalues[:k] + 1e-14).all()
-        certificate = state.certificate(k, view.rounding)
+        certificate = certificate_of(state, k, view)
         np.testing.assert_allclose(certificate.residuals, np.linalg.norm(R, axis=0) / state.theta[0], atol=1e-7)
         if state.steps_left == 0:
             break

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import vrpca
+from helpers import summed
 from solvers.problems import assert_orthonormal, normalised, orthonormal, view_of, with_eigenvalues
 from vrpca.options import Options
 from vrpca.solvers.krylov import Krylov
@@ -88,13 +89,14 @@ def test_identities_after_every_step(columns, capacity, dtype):
 def test_identities_hold_in_long_runs(columns, capacity, dtype):
     A = psd(0.98 ** np.arange(300), 300)
     space, rng = started(A, columns, capacity, dtype)
+    small = 100 * np.finfo(dtype).eps + summed(150 * len(space.S), dtype)  # restarts combine vectors, again and again
     for _ in range(150):
         _, R = space.residuals(columns + 1)
         space.shrink(columns + 1)
         space.expand(space.new_directions(R, rng))
-        check(space, A, 100 * np.finfo(dtype).eps)
+        check(space, A, small)
     eigenvalues = np.linalg.eigvalsh(A)[::-1]
-    assert (space.theta[:columns] <= eigenvalues[:columns] * (1 + 200 * np.finfo(dtype).eps)).all()
+    assert (space.theta[:columns] <= eigenvalues[:columns] * (1 + 2 * small)).all()
 
 
 @pytest.mark.parametrize("cost", ["time", "passes"])
