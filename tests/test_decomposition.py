@@ -384,8 +384,8 @@ def test_a_change_of_mind_forms_the_smaller_matrix(shape, layout, center, monkey
     flat = np.random.default_rng(0).standard_normal(shape)
     slow_model(monkeypatch)
     formed = []
-    gram = View.gram
-    monkeypatch.setattr(View, "gram", lambda view: formed.append(view.d) or gram(view))
+    matrix = View.matrix
+    monkeypatch.setattr(View, "matrix", lambda view: formed.append(view.d) or matrix(view))
     found = vrpca.svd(LAYOUTS[layout](flat), 2, center=center, tol=1e-10, random_state=0)
     assert found.solver == "gram" and formed == [300]
     assert_true_answer(found, flat - flat.mean(axis=0) if center else flat, 1e-10)

@@ -12,11 +12,11 @@ from vrpca.linalg import (
     cross,
     orthonormalise,
     residual_gram,
-    ritz,
     rotate,
     straightened,
     sweep,
 )
+from vrpca.solvers.search_space import ritz
 
 pytestmark = pytest.mark.reference
 

@@ -16,7 +16,7 @@ def problem(seed=0, d=60):
 
 def test_the_complement_is_A_without_the_answer():
     view = view_of(problem())
-    A = view.gram()
+    A = view.matrix()
     W = np.linalg.qr(np.random.default_rng(0).standard_normal((60, 3)))[0]
     outside = np.eye(60) - W @ W.T
     V = np.random.default_rng(1).standard_normal((60, 4))
@@ -30,7 +30,7 @@ def test_the_complement_is_A_without_the_answer():
 @pytest.mark.parametrize("seed", range(5))
 def test_the_ceiling_comes_down_to_the_largest_eigenvalue_outside(seed):
     view = view_of(problem(seed))
-    eigenvalues, vectors = np.linalg.eigh(view.gram())
+    eigenvalues, vectors = np.linalg.eigh(view.matrix())
     search = RandomSearch(view, np.ascontiguousarray(vectors[:, -4:]), 1e-6, np.random.default_rng(seed))
     assert search.ceiling() == np.inf
     ceilings = []
@@ -45,7 +45,7 @@ def test_the_ceiling_comes_down_to_the_largest_eigenvalue_outside(seed):
 
 def test_a_smaller_failure_probability_gives_a_higher_ceiling():
     view = view_of(problem())
-    W = np.ascontiguousarray(np.linalg.eigh(view.gram())[1][:, -4:])
+    W = np.ascontiguousarray(np.linalg.eigh(view.matrix())[1][:, -4:])
     searches = [RandomSearch(view, W, failure, np.random.default_rng(0)) for failure in (1e-2, 1e-12)]
     for _ in range(7):
         for search in searches:
@@ -94,7 +94,7 @@ def test_a_probe_climbs_to_the_largest_eigenvalue_outside(seed, columns, dtype):
 
     It does not fall, either, except for what is lost with directions that are taken for dependent: below 1e-6.
     """
-    A = view_of(problem(seed)).gram()
+    A = view_of(problem(seed)).matrix()
     eigenvalues, vectors = np.linalg.eigh(A)
     largest, rounding = eigenvalues[-columns - 1], 200 * float(np.finfo(dtype).eps)
     before, W = 0.0, vectors[:, : -columns - 1 : -1]
@@ -115,7 +115,7 @@ def test_a_probe_climbs_to_the_largest_eigenvalue_outside(seed, columns, dtype):
 
 def test_a_probe_is_a_value():
     """The next probe takes over the arrays; what the old one found stays."""
-    A = view_of(problem()).gram()
+    A = view_of(problem()).matrix()
     probes = [probe for probe, _ in followed(A, np.eye(60)[:, :2], np.float64, 0, 5)]
     assert [probe.products for probe in probes] == [1, 2, 3, 4, 5]
     assert len({probe.value for probe in probes}) == 5
