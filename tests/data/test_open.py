@@ -72,11 +72,6 @@ def test_masked_entries_are_not_silently_used():
     assert np.isnan(found[X.mask]).all()
 
 
-def test_a_source_is_its_own_source():
-    source = as_source(np.ones((3, 2)))
-    assert as_source(source) is source
-
-
 def test_paths():
     assert is_path("X.npy") and is_path(Path("X.npy"))
     assert not is_path(b"X.npy") and not is_path(np.ones((3, 2)))

@@ -123,9 +123,13 @@ class MomentSum:
     ):
         self.weights, self.about_zero, self.n_threads, self.factor = weights, about_zero, n_threads, factor
         self.total, self.mean, self.M2 = 0.0, np.zeros(d), np.zeros(d)
+        self.rows_seen = 0
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block; a subclass sees it in pieces, while they are in the cache."""
+        if X.shape[1] != len(self.mean):
+            raise DataError(f"The source has {len(self.mean)} features, but one of its blocks has {X.shape[1]}.")
+        self.rows_seen += X.shape[0]
         for lo, piece in self._pieces(X):
             weight = None if self.weights is None else self.weights[start + lo : start + lo + piece.shape[0]]
             with np.errstate(over="ignore", invalid="ignore"):
@@ -166,6 +170,7 @@ class MomentSum:
 
     def merge(self, other: MomentSum) -> None:
         """Take in what another accumulator has seen."""
+        self.rows_seen += other.rows_seen
         if other.factor is None:
             return
         self.factor = other.factor if self.factor is None else self.factor
@@ -189,12 +194,15 @@ class MomentSum:
 
 
 def read_first(source: Source, accumulator: MomentSum) -> FirstPass:
-    """Make the first pass; raise if an entry is not finite.
+    """Make the first pass; raise if an entry is not finite, or if the blocks are not the rows of the source.
 
     Entries beyond 1e60 or below 1e-60 are scaled by a power of two so that their squares neither overflow nor vanish.
     That takes two more passes, and what was found besides the moments is dropped.
     """
-    first = source.reduce(accumulator, accumulator.rng).result()
+    accumulator = source.reduce(accumulator, accumulator.rng)
+    if accumulator.rows_seen != source.shape[0]:
+        raise DataError(f"The source has {source.shape[0]} rows, but its blocks have {accumulator.rows_seen}.")
+    first = accumulator.result()
     with np.errstate(over="ignore", invalid="ignore"):
         trace = first.moments.second.sum()
     if np.isfinite(trace) and trace >= SAFE**-2:

@@ -12,6 +12,7 @@ from vrpca.data.files import open_data
 from vrpca.data.frames import FrameSource, is_frame
 from vrpca.data.memory import ArraySource, as_array, sparse_source
 from vrpca.data.source import Source
+from vrpca.errors import DataTypeError
 
 
 def is_path(X: Any) -> bool:
@@ -35,6 +36,9 @@ def as_source(X: Any) -> Source:
         return X
     if type(X) is np.ndarray and X.dtype.kind != "O":
         return ArraySource(X)
+    if hasattr(X, "blocks") and hasattr(X, "transposed"):
+        kind = type(X).__name__
+        raise DataTypeError(f"X is a {kind}, which looks like a source but is none: derive {kind} from vrpca.Source.")
     if is_path(X):
         X = open_data(X)
     if sp.issparse(X):
