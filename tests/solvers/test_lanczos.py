@@ -73,7 +73,7 @@ def test_the_invariant_on_views(dtype, sparse, empty, start, capacity):
     rows = {"random": 0, "guess": 2, "long guess": 9}[start]
     W0 = (7 * orthonormal(view.d, rows, rng) * view.support[:, None]).astype(dtype) if rows else None
     space = Lanczos(view, width=5, block=4, keep=9, capacity=capacity)
-    space.initialise(rng, W0)
+    space.initialise(view, rng, W0)
     check_factorisation(space, A)
     assert space.size == 0 and space.pending == (4 if rows < 4 else 6)
     products, sizes = 0, []
@@ -81,7 +81,7 @@ def test_the_invariant_on_views(dtype, sparse, empty, start, capacity):
         sizes.append(space.size)
         space.shrink()
         check_factorisation(space, A)
-        space.expand(rng)
+        space.expand(view, rng)
         products += 1
         check_factorisation(space, A)
         assert space.size + space.pending <= len(space.S) and not space.S[: space.size, ~view.support].any()

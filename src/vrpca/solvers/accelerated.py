@@ -78,7 +78,7 @@ class Streamed(Krylov):
             W0 = found.vectors if isinstance(found, Basis) else view.stream(min(STREAMED * self.width, view.d), rng)
         W = np.zeros((view.d, 0), view.dtype) if W0 is None else W0[:, : STREAMED * self.width - 1]
         space = SearchSpace(view, self.width, KEPT * self.width)
-        space.expand(random_start(view, min(W.shape[1] + 1, len(space.S)), rng, W).T)
+        space.expand(random_start(view, min(W.shape[1] + 1, len(space.S)), rng, W).T, view)
         space.products += 1  # the stream counts as one
         return self.state(view, space)
 
@@ -121,11 +121,11 @@ class Sampled(Krylov):
         block, found = min(self.block, view.d), first_pass.found
         space = SearchSpace(view, self.width, max(SAMPLED_BLOCKS * block, SAMPLED_VECTORS))
         if W0 is None and isinstance(found, Pair):
-            space.expand(found.W.T, found.U.T)
+            space.expand(found.W.T, view, found.U.T)
             space.products += 1  # the sample counts as one
             return self.state(view, space)
         W = self._sample(view, rng) if W0 is None else W0
-        space.expand(random_start(view, block, rng, W).T)
+        space.expand(random_start(view, block, rng, W).T, view)
         if W0 is None and W is not None:
             space.products += 1
         return self.state(view, space)
@@ -190,21 +190,21 @@ class Narrow(Solver[NarrowState]):
         keep = self.width + block
         capacity = min(max(2 * keep, keep + NARROW_BLOCKS * block), view.d)
         space = Lanczos(view, self.width, block, keep, capacity)
-        space.initialise(rng, W0)
+        space.initialise(view, rng, W0)
         while space.size <= self.width and space.pending:
-            space.expand(rng)
+            space.expand(view, rng)
         space.products = 1  # however many blocks that took: none has been followed far
-        return self._state(space)
+        return self._state(view, space)
 
     def step(self, view: View, state: NarrowState, rng: np.random.Generator) -> NarrowState:
         """Multiply the next block: one pass."""
         space = state.space
         space.shrink()
         if space.pending:
-            space.expand(rng)
-        return self._state(space)
+            space.expand(view, rng)
+        return self._state(view, space)
 
-    def _state(self, space: Lanczos) -> NarrowState:
+    def _state(self, view: View, space: Lanczos) -> NarrowState:
         l, size = min(self.width, space.size), space.size
         theta, Y, G = space.pairs(l + 1)
         if size >= space.order:
@@ -216,7 +216,7 @@ class Narrow(Solver[NarrowState]):
             mu = estimate_outside(float(theta[l]), float(np.sqrt(G[l, l])), space.products, theta[:l], share)
             kind = "estimated"
         return NarrowState(
-            d=space.view.d,
+            d=view.d,
             theta=theta[:l].copy(),
             G=G[:l, :l].copy(),
             mu=mu,

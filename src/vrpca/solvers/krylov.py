@@ -51,12 +51,12 @@ class Krylov(Solver[KrylovState]):
         """The exact product of a random block (or of `W0` and random columns)."""
         block = min(self.block, view.d)
         space = SearchSpace(view, self.width, BLOCKS * block)
-        space.expand(random_start(view, block, rng, W0).T)
+        space.expand(random_start(view, block, rng, W0).T, view)
         return self.state(view, space)
 
     def step(self, view: View, state: KrylovState, rng: np.random.Generator) -> KrylovState:
         """Expand the space by the residuals: one pass."""
-        state.space.grow(state.residuals, rng)
+        state.space.grow(state.residuals, view, rng)
         return self.state(view, state.space)
 
     def state(self, view: View, space: SearchSpace, watched: int = 0) -> KrylovState:

@@ -23,7 +23,7 @@ class Lanczos:
     Parameters
     ----------
     view : View
-        A.
+        A: its order, type and support count here. The factorisation does not keep it.
     width : int
         Number of Ritz pairs that are wanted.
     block : int
@@ -35,7 +35,7 @@ class Lanczos:
     """
 
     def __init__(self, view: View, width: int, block: int, keep: int, capacity: int):
-        self.view, self.width, self.block, self.keep, self.capacity = view, width, block, keep, capacity
+        self.width, self.block, self.keep, self.capacity = width, block, keep, capacity
         self.support, self.order = support_of(view, width)
         self.images = Images()
         self.dropped = 0.0  # length of residuals that were taken for rounding
@@ -47,10 +47,10 @@ class Lanczos:
         """The next block; it has its place behind the vectors of S."""
         return self.S[self.size : self.size + self.pending]
 
-    def initialise(self, rng: np.random.Generator, W0: np.ndarray | None) -> None:
+    def initialise(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> None:
         """Make the first Z: random, or the columns of `W0` and a random one."""
         first = self.block if W0 is None else max(self.block, min(W0.shape[1], self.width) + 1)
-        self.S = np.empty((self.capacity + first, self.view.d), self.view.dtype)
+        self.S = np.empty((self.capacity + first, view.d), view.dtype)
         self.pending = 0 if W0 is None else self._guessed(W0)
         self._fill(rng, max(self.block, self.pending + 1))
         self.H, self.B = np.zeros((0, 0)), np.zeros((self.pending, 0))
@@ -62,11 +62,11 @@ class Lanczos:
         self.S[: len(V)] = V
         return self._straighten(self.S[:0], self.S[: len(V)])
 
-    def expand(self, rng: np.random.Generator) -> None:
+    def expand(self, view: View, rng: np.random.Generator) -> None:
         """Take Z into S, by one pass; what its product adds to their span is the next Z."""
-        old, new, threads = self.size, self.size + self.pending, self.view.n_threads
+        old, new, threads = self.size, self.size + self.pending, view.n_threads
         S, Z, V = self.S[:new], self.Z, self.S[new : new + self.pending]
-        self.images(self.view, Z, V)
+        self.images(view, Z, V)
         C = np.hstack([self.B, sweep(Z, V, n_threads=threads)[:, : len(Z)]])  # B is what the others see of A Z
         D = sweep(S, V, np.hstack([-C, np.eye(len(V))]), n_threads=threads)
         rounding = 8 * float(np.finfo(V.dtype).eps * np.linalg.norm(C))

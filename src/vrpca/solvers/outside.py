@@ -218,7 +218,7 @@ class RandomSearch:
     def step(self) -> None:
         """Multiply the last block."""
         old = self.space.size
-        self.space.expand(self.next)
+        self.space.expand(self.next, self.operator)
         self.steps += 1
         self.next = self.space.new_directions(self.space.AS[old : self.space.size].copy(), self.rng)
 

@@ -58,7 +58,7 @@ class SearchSpace:
     Parameters
     ----------
     operator : Operator
-        A.
+        A: its order, type and support count here. The space does not keep it: it can be stored without the data.
     width : int
         Number of Ritz pairs that are wanted. One more is followed, for what it tells of their complement.
     capacity : int
@@ -67,7 +67,6 @@ class SearchSpace:
 
     def __init__(self, operator: Operator, width: int, capacity: int):
         d = operator.d
-        self.operator = operator
         self.images = Images()
         self.width = width
         self.support, self.order = support_of(operator, width)
@@ -81,12 +80,12 @@ class SearchSpace:
         self.theta, self.Y = np.zeros(0), np.zeros((0, 0))
         self.last: np.ndarray | None = None  # the Ritz vectors before the last expansion, as coefficients
 
-    def expand(self, Z: np.ndarray, images: np.ndarray | None = None) -> None:
+    def expand(self, Z: np.ndarray, operator: Operator, images: np.ndarray | None = None) -> None:
         """Take in the rows of Z, orthonormal and orthogonal to S: one pass, unless their `images` are known."""
         old, new = self.size, self.size + len(Z)
         self.S[old:new] = Z
         if images is None:
-            self.images(self.operator, Z, self.AS[old:new])
+            self.images(operator, Z, self.AS[old:new])
         else:
             self.AS[old:new] = images
         H = (self.S[:new] @ self.AS[old:new].T).astype(np.float64)
@@ -97,13 +96,12 @@ class SearchSpace:
         self.products += 1
         self.theta, self.Y = ritz(self.H[:new, :new])
 
-    def grow(self, Z: np.ndarray, rng: np.random.Generator) -> bool:
-        """Expand by what is new in the rows of Z, after making room for it; return whether anything is."""
+    def grow(self, Z: np.ndarray, operator: Operator, rng: np.random.Generator) -> None:
+        """Expand by what is new in the rows of Z, after making room for it."""
         self.shrink(len(Z))
         Z = self.new_directions(Z, rng)
         if len(Z):
-            self.expand(Z)
-        return len(Z) > 0
+            self.expand(Z, operator)
 
     def shrink(self, wanted: int) -> None:
         """Make room for so many more: keep the leading Ritz vectors, and those of the step before."""
@@ -179,12 +177,12 @@ def leading_vectors(
     """The leading Ritz vectors, as many as W has columns, after so many products from the block W."""
     block = W.shape[1]
     space = SearchSpace(operator, width, products * block)
-    space.expand(W.T)
+    space.expand(W.T, operator)
     for _ in range(products - 1):
         Z = space.new_directions(space.residuals(block)[1], rng)
         if not len(Z):
             break
-        space.expand(Z)
+        space.expand(Z, operator)
     return np.ascontiguousarray(space.vectors(block).T)
 
 
