@@ -292,8 +292,8 @@ def _finished(fit: _Fit, outcome: Outcome) -> Outcome:
     try:
         return finished(fit.job, outcome)
     except KeyboardInterrupt:
-        if fit.plan.transpose:  # they are the right singular vectors
-            raise
+        if fit.plan.transpose:  # they are the right singular vectors: without them there is no answer
+            outcome = finished(fit.job, outcome)
         return replace(outcome, status=Status.INTERRUPTED)
 
 

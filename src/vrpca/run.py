@@ -23,7 +23,7 @@ from vrpca.options import Options
 from vrpca.plan import FIRST_GUESS, solver_for
 from vrpca.progress import progress_bar
 from vrpca.solvers import Solver
-from vrpca.solvers.base import State
+from vrpca.solvers.base import Answer, State
 from vrpca.solvers.outside import RandomSearch
 from vrpca.solvers.snapshot import Landmark, Snapshot, taken_again
 from vrpca.solvers.steps import NO_STEP
@@ -98,7 +98,7 @@ class Budget:
 class Outcome:
     """What a run found. `P` is ``Z W``, where it is known; `gave_up` says that the run was told to stop early."""
 
-    state: State
+    state: Answer
     P: np.ndarray | None
     certificate: Certificate
     status: Status
@@ -195,14 +195,17 @@ class Run:
                     status = self._record(self.best if self.state is None else self.state, draw, event)
                     status = status or self._why_stop(event)
         except KeyboardInterrupt:
+            if not self.history:  # nothing can be said of the start yet
+                raise
             status = Status.INTERRUPTED
         return self._outcome(status)
 
     def _outcome(self, status: Status) -> Outcome:
         """The best state; with P where it is the last one."""
         P = self.state.P if self.state is not None and self.at_best else None
-        certificate = certificate_of(self.best, self.k, self.view)
-        return Outcome(self.best, P, certificate, status, self.history, self.gave_up)
+        best, certificate = self.best, certificate_of(self.best, self.k, self.view)
+        answer = Answer(d=best.d, theta=best.theta, G=best.G, mu=best.mu, kind=best.kind, W=best.vectors())
+        return Outcome(answer, P, certificate, status, self.history, self.gave_up)
 
     def _handed_over(self) -> State:
         """The state of the next step. The run lets go of it, so that the step can free what it has used."""
@@ -222,7 +225,7 @@ class Run:
         step = state.step
         change = objective(state, self.k) / objective(self.best, self.k) - 1 if finite(state) else -np.inf
         rounding = MONOTONE * np.finfo(self.view.dtype).eps
-        if change >= (0.0 if step.noisy else -rounding) or (step is NO_STEP and finite(state)):
+        if change >= (0.0 if step.noisy else -rounding) or (step == NO_STEP and finite(state)):
             self.state, self.best, self.at_best = state, without_images(state), True
             return ""
         what = "the objective fell" if finite(state) else "the steps diverged"
@@ -335,7 +338,7 @@ def _proven(job: Job, outcome: Outcome, k: int, tries: int) -> Outcome:
     return replace(outcome, status=Status.UNPROVEN) if outcome.status is Status.CONVERGED else outcome
 
 
-def _searched(job: Job, search: RandomSearch, state: State, outcome: Outcome, k: int) -> State:
+def _searched(job: Job, search: RandomSearch, state: Answer, outcome: Outcome, k: int) -> Answer:
     """Search outside the state until its certificate is below tol, or the passes or seconds are spent."""
     last = 1 if job.projections and outcome.P is None else 0
     while not search.exhausted and job.budget.in_time and job.budget.affords(1 + last):

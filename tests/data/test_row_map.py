@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from helpers import densify, eps, sparse_matrix
 from vrpca import kernels
 from vrpca.data.row_map import EXTREME_UNIT, MappedRows, RowMap
+from vrpca.data.view import KernelRows
 from vrpca.errors import DataError
 
 pytestmark = pytest.mark.reference
@@ -59,7 +60,7 @@ def test_kernels_and_numpy_apply_the_map_as_it_is_written(fmt, dtype, parts, rng
     B, Y = rng.standard_normal((4, D)).astype(dtype), rng.standard_normal((N, 3)).astype(dtype)
     for found, expected in (
         (rows.times(B), Z @ B.T),
-        (rows.gram(), Z @ Z.T),
+        (rows.inner_products(), Z @ Z.T),
         (rows.combined(Y), Y.T @ Z),
         (rows.square(), Z.T @ Z),
     ):
@@ -77,7 +78,7 @@ def test_parts_of_the_rows(fmt, parts, rng):
     block = X[4:19]
     for found, expected in (
         (by_kernels(row_map.rows(slice(4, 19), block), 15, float), Z[4:19]),
-        (by_kernels(row_map.rows_of_block(4, block), 15, float), Z[4:19]),
+        (by_kernels(KernelRows(row_map).of_block(4, block), 15, float), Z[4:19]),
         (by_kernels(row_map.rows(some, X[some]), 4, float), Z[some]),
         (by_kernels(row_map.cut(some).rows(slice(0, 4), X[some]), 4, float), Z[some]),
         (by_kernels(row_map.cut(slice(4, 19)).rows(slice(0, 15), block), 15, float), Z[4:19]),
@@ -87,25 +88,27 @@ def test_parts_of_the_rows(fmt, parts, rng):
         np.testing.assert_allclose(found, expected, atol=1e-14)
 
 
-def test_the_rows_of_the_last_block_are_kept(rng):
-    """A source in memory hands out the same block every time; other blocks and other places are mapped anew."""
+def test_the_rows_of_the_only_block_are_kept(rng):
+    """A source in memory hands out the same block every time; other blocks are mapped anew."""
     X, row_map = rng.standard_normal((N, D)), make_map("smab", np.float64, rng)
-    rows = row_map.rows_of_block(0, X)
-    assert row_map.rows_of_block(0, X) is rows
+    kept = KernelRows(row_map, X)
+    rows = kept.of_block(0, X)
+    assert kept.of_block(0, X) is rows
     for start, block in ((5, X[5:]), (0, X[5:]), (0, X[:18].copy())):
-        found = by_kernels(row_map.rows_of_block(start, block), 18, float)
+        found = by_kernels(kept.of_block(start, block), 18, float)
         expected = row_map.rows(slice(start, start + 18), block)
         np.testing.assert_array_equal(found, by_kernels(expected, 18, float))
+    assert KernelRows(row_map).of_block(0, X) is not rows
 
 
-def test_a_map_pickles_without_the_rows_that_it_keeps(rng):
+def test_rows_pickle_without_the_data(rng):
     X, row_map = rng.standard_normal((N, D)), make_map("smab", np.float64, rng)
-    before = len(pickle.dumps(row_map))
-    rows = row_map.rows_of_block(0, X)
-    assert len(pickle.dumps(row_map)) == before
-    other = pickle.loads(pickle.dumps(row_map))
-    np.testing.assert_array_equal(by_kernels(other.rows_of_block(0, X), N, float), by_kernels(rows, N, float))
-    assert row_map.rows_of_block(0, X) is rows
+    kept = KernelRows(row_map, X)
+    before = len(pickle.dumps(KernelRows(row_map)))
+    rows = kept.of_block(0, X)
+    assert len(pickle.dumps(kept)) == before
+    other = pickle.loads(pickle.dumps(kept))
+    np.testing.assert_array_equal(by_kernels(other.of_block(0, X), N, float), by_kernels(rows, N, float))
 
 
 @pytest.mark.parametrize("parts", PARTS)

@@ -121,7 +121,9 @@ def test_restarts_are_independent(monkeypatch):
     known = []
     expand = SearchSpace.expand
     monkeypatch.setattr(
-        SearchSpace, "expand", lambda space, Z, images=None: (known.append(images), expand(space, Z, images))
+        SearchSpace,
+        "expand",
+        lambda space, Z, operator, images=None: (known.append(images), expand(space, Z, operator, images)),
     )
     X = with_eigenvalues(6000, 300, 0.9 ** np.arange(300))
     assert vrpca.svd(X, 2, solver="accelerated", tol=1e-8, restarts=2, random_state=0, compute_u=False).converged

@@ -108,21 +108,23 @@ class Problem:
 class KernelRows:
     """Rows of Z in the form that the kernels take.
 
-    The rows of the last block are kept: a source in memory hands out the same block in every pass.
+    The rows of `block`, the only block of a source, are made once and kept.
     """
 
-    def __init__(self, row_map: RowMap):
-        self.map = row_map
-        self.last: tuple[int, Any, Any] | None = None
+    def __init__(self, row_map: RowMap, block: Any = None):
+        self.map, self.block = row_map, block
+        self.kept: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"map": self.map, "last": None}  # rows of the kernels cannot be pickled, and can be made again
+        return {"map": self.map, "block": None, "kept": None}  # the data stay where they are
 
     def of_block(self, start: int, X: Any) -> Any:
         """The mapped rows of a block, whose first row is row number `start`."""
-        if self.last is None or self.last[1] is not X or self.last[0] != start:
-            self.last = (start, X, self.map.rows(slice(start, start + X.shape[0]), X))
-        return self.last[2]
+        if self.block is None or X is not self.block:
+            return self.map.rows(slice(start, start + X.shape[0]), X)
+        if self.kept is None:
+            self.kept = self.map.rows(slice(0, X.shape[0]), X)
+        return self.kept
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class View:
         self.support, self.cancellation = support, cancellation
         self.n, self.d = source.shape
         self.dtype = source.dtype
-        self.map, self.kernel_rows = row_map, KernelRows(row_map)
+        self.map, self.kernel_rows = row_map, KernelRows(row_map, source.block)
         self.rounding = float(np.finfo(self.dtype).eps) * cancellation  # relative, of products with A
         self.rows_read = 0
         self._norms: np.ndarray | None = None
@@ -190,7 +192,12 @@ class View:
 
     def product(self, W: np.ndarray, P: np.ndarray | None = None, out: np.ndarray | None = None) -> np.ndarray:
         """Return ``A W`` by one pass, in `out` if given; `P` (n x l, zeros), if given, receives ``Z W``."""
-        U = self._read(ProductSum(self.kernel_rows, W, self.n_threads, P, out))
+        U, projections = self._read(ProductSum(self.kernel_rows, W, self.n_threads, P, out))
+        if P is not None and projections is not P:  # a source that lies in several places merges copies
+            P[...] = projections
+        if out is not None and U is not out:
+            out[...] = U
+            U = out
         U /= self.n
         return U
 
@@ -301,9 +308,9 @@ class ProductSum:
         if self.P is not None and other.P is not None:
             self.P += other.P  # rows that one of them has not seen are zero there
 
-    def result(self) -> np.ndarray:
-        """``Z^T Z W``."""
-        return self.U
+    def result(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """``Z^T Z W``, and ``Z W`` if it was asked for."""
+        return self.U, self.P
 
 
 class RowNorms:

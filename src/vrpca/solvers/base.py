@@ -56,6 +56,17 @@ class State(ABC):
         """W: the Ritz vectors as columns."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Answer(State):
+    """The Ritz pairs alone: what is kept of a run."""
+
+    W: np.ndarray
+
+    def vectors(self) -> np.ndarray:
+        """W."""
+        return self.W
+
+
 S = TypeVar("S", bound=State)
 
 

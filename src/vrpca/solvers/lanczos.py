@@ -110,6 +110,7 @@ class Lanczos:
         """Keep the leading Ritz vectors, if there is no room for Z."""
         if self.size + self.pending <= self.capacity:
             return
+        self.leading = self.leading[:0]  # frees those of the restart before
         theta, Y = ritz(self.H)
         T = Y[:, : self.keep]
         Z = self.Z

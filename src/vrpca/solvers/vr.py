@@ -17,8 +17,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from vrpca import kernels
@@ -35,9 +33,9 @@ class VR(Stochastic):
     def step(self, view: View, state: Snapshot, rng: np.random.Generator) -> Snapshot:
         """An epoch from the snapshot w~ = W, u~ = U, then the next snapshot."""
         w = self.epoch(view, state, rng)
-        probe, others = state.probe, self.handed_on(state)
+        probe, step, left = state.probe, state.step, self.left(state)
         del state  # frees U and P before the next ones are made
-        return snapshot(view, orthonormal(aligned_copy(w[:, None])), probe, **others)
+        return snapshot(view, orthonormal(aligned_copy(w[:, None])), probe, step=step, steps_left=left)
 
     def epoch(self, view: View, state: Snapshot, rng: np.random.Generator) -> np.ndarray:
         """M steps ``w <- normalise(w + eta (rho_i z_i (z_i^T w - p_i) + u))``, with ``p_i = z_i^T w~``.
@@ -65,7 +63,6 @@ class VR(Stochastic):
         return super().epoch_length(view)
 
     @staticmethod
-    def handed_on(state: Snapshot) -> dict[str, Any]:
-        """What the next state inherits."""
-        left = None if state.steps_left is None else state.steps_left - 1
-        return {"step": state.step, "steps_left": left, "carry": state.carry}
+    def left(state: Snapshot) -> int | None:
+        """Steps that are left after the next one; None for any number."""
+        return None if state.steps_left is None else state.steps_left - 1

@@ -40,19 +40,19 @@ class BlockVR(VR):
 
     def step(self, view: View, state: Snapshot, rng: np.random.Generator) -> Snapshot:
         """An epoch from the snapshot, then the next snapshot."""
-        probe, others, length = state.probe, self.handed_on(state), state.carry or FIRST_WALK
+        probe, step, left, length = state.probe, state.step, self.left(state), state.carry or FIRST_WALK
         draws = view.samples(self.epoch_length(view), rng, self.options.sampling)
         first = next(draws)
         panel, rho = kernels.vr_panel(first[0].rows, state.U), view.importance(self.options.sampling)
-        epoch = Epoch(aligned_copy(state.W), state.W, panel, state.P, state.theta, state.step.size, rho)
-        del state, panel  # frees U: the panel has it
-        others["carry"] = walk(chain([first], draws), epoch.W, epoch, length)
-        W = orthonormal(epoch.W)
-        del epoch  # frees P and the panel before the next ones are made
-        return snapshot(view, W, probe, **others)
+        W0, P, theta = state.W, state.P, state.theta
+        del state  # frees U: the panel has it
+        epoch = Epoch(aligned_copy(W0), W0, panel, P, theta, step.size, rho)
+        del W0, P, panel
+        length = walk(chain([first], draws), epoch.W, epoch, length)
+        return snapshot(view, orthonormal(epoch.handed_over()), probe, step=step, steps_left=left, carry=length)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Epoch:
     """The steps of an epoch with the projection as control variate; `panel` holds U, `rho` the weights of the rows."""
 
@@ -69,18 +69,29 @@ class Epoch:
         p, rho = block.cut(self.P), block.cut(self.rho)
         kernels.vr_block(block.rows, self.W, self.W0, self.panel, p, self.theta, order, self.eta, rho)
 
+    def handed_over(self) -> np.ndarray:
+        """W. Everything else is let go, and so is W itself: the next snapshot frees it when it has a copy."""
+        W = self.W
+        self.__dict__.clear()
+        return W
+
 
 class LiteralBlockVR(VR):
     """Remark 1 to the letter: the difference as control variate, Gram-Schmidt at every step."""
 
     def step(self, view: View, state: Snapshot, rng: np.random.Generator) -> Snapshot:
         """An epoch from the snapshot, then the next snapshot."""
-        probe, others, eta = state.probe, self.handed_on(state), state.step.size
-        W, rho = aligned_copy(state.W), view.importance(self.options.sampling)
+        probe, step, left = state.probe, state.step, self.left(state)
+        block_of = [self.epoch(view, state, rng)]
+        del state  # frees U and P before the next ones are made
+        return snapshot(view, orthonormal(block_of.pop()), probe, step=step, steps_left=left)
+
+    def epoch(self, view: View, state: Snapshot, rng: np.random.Generator) -> np.ndarray:
+        """M steps ``W <- gram_schmidt(W + eta (rho_i z_i (z_i^T W - p_i^T) + U))``."""
+        W, eta, rho = aligned_copy(state.W), state.step.size, view.importance(self.options.sampling)
         for block, order in view.samples(self.epoch_length(view), rng, self.options.sampling):
             kernels.vr_gram_schmidt(block.rows, W, state.U, block.cut(state.P), order, eta, block.cut(rho))
-        del state  # frees U and P before the next ones are made
-        return snapshot(view, orthonormal(W), probe, **others)
+        return W
 
 
 def walk(
