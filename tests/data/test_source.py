@@ -117,7 +117,7 @@ def test_the_size_of_blocks_does_not_matter(rows, dtype):
 def test_what_is_not_given_has_a_default():
     source = Minimal(np.ones((20, 6)))
     assert not source.sparse and source.block is None and not source.slow_to_read
-    assert source.columnwise is None and source.wide_at == 1 and source.gather_rows == 0 and source.run == 1
+    assert source.columnwise is None and source.wide_at == 1 and source.gather_rows == 0 and source.neighbours == 1
     assert source.entries == 120
     assert source.without_empty_columns(np.inf) == (source, None)
     with pytest.raises(TypeError, match="Minimal cannot gather rows: gather_rows is 0"):
