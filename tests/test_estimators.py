@@ -428,3 +428,18 @@ def test_all_components_come_with_a_certificate_of_their_number():
     rng = np.random.default_rng(0)
     model = vrpca.PCA().fit(rng.standard_normal((50, 3)) @ rng.standard_normal((3, 20)))
     assert model.n_components_ == 3 == len(model.certificate_.residuals) == len(model.certificate_.angles)
+
+
+def test_a_source_that_lacks_rows_is_not_transformed():
+    class Short(vrpca.Source):
+        shape, dtype = (60, 4), np.dtype(np.float64)
+
+        def blocks(self, rng=None):
+            yield 0, np.ones((40, 4))
+
+        def transposed(self):
+            raise TypeError
+
+    model = PCA(2, random_state=0).fit(np.random.default_rng(0).standard_normal((60, 4)))
+    with pytest.raises(vrpca.DataError, match="has 60 rows, but its blocks have 40"):
+        model.transform(Short())

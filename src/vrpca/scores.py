@@ -19,7 +19,10 @@ def scores(source: Source, components: np.ndarray, mean: np.ndarray | None, scal
         raise DataError(f"X has {source.shape[1]} features, but the model was fitted on {components.shape[1]}.")
     axes = components.T if scale is None else (components / scale).T
     dtype = np.result_type(source.dtype, components.dtype)
-    out = source.reduce(ScoreRows(axes, mean, source.shape[0], dtype)).result()
+    found = source.reduce(ScoreRows(axes, mean, source.shape[0], dtype))
+    if found.rows_seen != source.shape[0]:
+        raise DataError(f"The source has {source.shape[0]} rows, but its blocks have {found.rows_seen}.")
+    out = found.result()
     if not np.isfinite(out).all():
         raise DataError("Input X contains NaN or infinity; it must hold finite numbers only. Impute or drop such rows.")
     return out
@@ -31,9 +34,11 @@ class ScoreRows:
     def __init__(self, axes: np.ndarray, mean: np.ndarray | None, n: int, dtype: np.dtype):
         self.axes, self.mean = axes, mean
         self.out = np.zeros((n, axes.shape[1]), dtype)
+        self.rows_seen = 0
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
+        self.rows_seen += X.shape[0]
         if sp.issparse(X):
             part = X @ self.axes
             self.out[start : start + len(part)] = part if self.mean is None else part - self.mean @ self.axes
@@ -45,6 +50,7 @@ class ScoreRows:
 
     def merge(self, other: ScoreRows) -> None:
         """Take in what another accumulator has seen."""
+        self.rows_seen += other.rows_seen
         self.out += other.out  # rows that one of them has not seen are zero there
 
     def result(self) -> np.ndarray:

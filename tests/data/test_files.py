@@ -1,5 +1,6 @@
 """Files as data: what opens, as what, and what every unusable file is told."""
 
+import os
 import pickle
 
 import numpy as np
@@ -185,3 +186,16 @@ def test_targets_are_checked(tmp_path):
         check_target(tmp_path / "nowhere" / "file")
     with pytest.raises(DataError, match="it is a folder"):
         check_target(tmp_path)
+
+
+def test_a_link_stays_and_what_is_no_file_is_refused(tmp_path):
+    target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    with written_whole(link) as temporary:
+        temporary.write_bytes(b"new")
+    assert link.is_symlink() and target.read_bytes() == b"new"
+    os.mkfifo(pipe)
+    with pytest.raises(DataError, match="a device or a pipe"), written_whole(pipe):
+        pass
+    assert pipe.is_fifo() and sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe", "target"]

@@ -185,8 +185,8 @@ class View:
         """The first pass with what it found in the terms of this view."""
         found, moments = first_pass.found, first_pass.moments
         if found is not None:
-            trace = (self.frobenius * moments.factor) ** 2 / self.n
             with np.errstate(over="ignore", invalid="ignore"):
+                trace = (self.frobenius * moments.factor) ** 2 / self.n
                 found = found.of_view(moments, self.map.col_scale, trace, self.support)
         return replace(first_pass, found=found)
 
