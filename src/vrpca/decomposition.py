@@ -22,18 +22,8 @@ from vrpca.errors import Interrupted, OptionError
 from vrpca.history import Record, Status
 from vrpca.linalg import column_norms, numerical_rank, triplets
 from vrpca.options import Options, SolveOptions, as_generator, check_k, check_weights, is_integer
-from vrpca.plan import Plan, block_width, make_plan, too_slow
-from vrpca.run import (
-    Budget,
-    Job,
-    Outcome,
-    best_of_restarts,
-    certificate_of,
-    finished,
-    grow_to_fraction,
-    objective,
-)
-from vrpca.solvers import SOLVERS
+from vrpca.plan import block_width, make_plan
+from vrpca.run import Budget, Job, Outcome, objective, run
 from vrpca.threads import blas_threads, n_threads
 
 VECTORS = 5  # arrays of d times the width that an epoch of `vr` holds at its peak
@@ -152,7 +142,7 @@ def svd(
     if not is_integer(k):
         raise OptionError(f"k={k!r} must be an integer.")
     with blas_threads(1):
-        return _decompose(X, int(k), center, scale, sample_weight, start, compute_u, options)
+        return _decompose(_Request(X, int(k), center, scale, sample_weight, start, compute_u), options)
 
 
 def pca(
@@ -188,177 +178,112 @@ def pca(
     (7,)
     """
     with blas_threads(1):
-        return _decompose(X, k, center, scale, sample_weight, start, compute_u, options)
+        return _decompose(_Request(X, k, center, scale, sample_weight, start, compute_u), options)
 
 
 @dataclass(frozen=True)
-class _Fit:
-    """A fit that is ready to run: what is decomposed, how, and what the first pass found.
+class _Request:
+    """What the caller of `svd` or `pca` asks for, apart from the options of the solver."""
 
-    `kept` are the numbers of the columns that are not empty, where others were left out; `asked` is the number of
-    components that the user asked for.
-    """
-
-    problem: Problem
-    options: Options
-    plan: Plan
-    first_pass: FirstPass
-    view: View
-    W0: np.ndarray | None
-    kept: np.ndarray | None
-    d: int
-    asked: int | float | None
-    k: int | float
-    fraction: bool
-    job: Job
+    X: Any
+    k: int | float | None
+    center: bool
+    scale: bool
+    sample_weight: Any
+    start: np.ndarray | None
+    compute_u: bool
 
 
-def _decompose(
-    X: Any,
-    k: int | float | None,
-    center: bool,
-    scale: bool,
-    sample_weight: Any,
-    start: np.ndarray | None,
-    compute_u: bool,
-    given: SolveOptions,
-) -> Decomposition:
-    fit = _prepare(X, k, center, scale, sample_weight, start, compute_u, given)
-    fit, outcome, found = _run(fit)
-    _warn(outcome, fit.options.tol, found, k)
-    decomposition = _assemble(fit, outcome, found, compute_u)
+def _decompose(request: _Request, given: SolveOptions) -> Decomposition:
+    job, W0, columns = _prepare(request, Options.given(given))
+    job, outcome = run(job, W0)
+    if request.k is None and outcome.P is not None:
+        job = replace(job, k=numerical_rank(outcome.P))
+        outcome = replace(outcome, certificate=job.certificate(outcome.state))
+    _warn(job, outcome)
+    decomposition = _assemble(request, job, outcome, columns)
     if outcome.status is Status.INTERRUPTED:
         raise Interrupted(decomposition)
     return decomposition
 
 
-def _prepare(
-    X: Any,
-    k: int | float | None,
-    center: bool,
-    scale: bool,
-    sample_weight: Any,
-    start: np.ndarray | None,
-    compute_u: bool,
-    given: SolveOptions,
-) -> _Fit:
-    """Check everything, make the plan and the first pass, and set up the view."""
-    began, options, source = time.perf_counter(), Options.given(given), as_source(X)
+def _prepare(request: _Request, options: Options) -> tuple[Job, np.ndarray | None, _Columns]:
+    """Check everything, make the plan and the first pass, and set up the view and the start."""
+    began, source = time.perf_counter(), as_source(request.X)
     if options.cost == "auto":
         options = replace(options, cost="passes" if source.slow_to_read else "time")
-    asked, d, fraction = k, source.shape[1], check_k(k, source.shape)
-    k = min(source.shape) if k is None else k
-    start = _checked_start(start, source)
-    weights = check_weights(sample_weight, source.shape[0])
-    source, kept = _without_empty_columns(source, options, 1 if fraction else int(k))
-    problem = Problem(source, weights, center, scale, n_threads(options.n_threads))
+    asked = min(source.shape) if request.k is None else request.k
+    fraction = float(asked) if check_k(asked, source.shape) else None
+    k = int(asked) if fraction is None else 1
+    start = _checked_start(request.start, source)
+    weights = check_weights(request.sample_weight, source.shape[0])
+    source, columns = _without_empty_columns(source, options, k)
+    problem = Problem(source, weights, request.center, request.scale, n_threads(options.n_threads))
     rng = as_generator(options.random_state)
-    plan = make_plan(options, source, k, fraction)
-    cold = start is None and not fraction  # the solver begins without a guess, with the width that is planned
+    plan = make_plan(options, source, k, fraction is not None)
+    cold = start is None and fraction is None  # the solver begins without a guess, with the width that is planned
     wanted = plan.solver.wants(problem, rng) if not plan.transpose and (cold or plan.name == "gram") else None
     first_pass = problem.first_pass(wanted)
     problem.check_variation(first_pass.moments)
     view = problem.view(first_pass.moments, plan.transpose)
-    W0 = _oriented(start if start is None or kept is None else start[:, kept], problem, first_pass, view)
+    start = start if start is None or columns.kept is None else start[:, columns.kept]
+    W0 = _oriented(start, problem, first_pass, view)
     first_pass = view.receive(first_pass)
-    rows_before = first_pass.moments.readings * view.n + first_pass.rows_sampled
+    passes_before = first_pass.moments.readings + (W0 is not None and plan.transpose)
+    rows_before = passes_before * view.n + first_pass.rows_sampled
     budget = Budget(view, rows_before, began, options.max_passes, options.max_seconds)
-    projections = compute_u or plan.transpose or asked is None
-    job = Job(plan.name, view, first_pass, options, rng, budget, projections)
-    return _Fit(problem, options, plan, first_pass, view, W0, kept, d, asked, k, fraction, job)
+    projections = request.compute_u or plan.transpose or request.k is None
+    job = Job(problem, options, plan, view, first_pass, rng, budget, projections, plan.solver, k, fraction)
+    return job, W0, columns
 
 
-def _run(fit: _Fit) -> tuple[_Fit, Outcome, int]:
-    """Run the solver: the fit with the plan that was carried out, the outcome, and the number of components."""
-    k = fit.k
-    if fit.fraction:
-        outcome, k = grow_to_fraction(fit.job, float(k), fit.W0)
-    elif fit.plan.may_switch(fit.options):
-        fit, outcome = _run_or_switch(fit)
-    else:
-        outcome = best_of_restarts(fit.job, int(k), fit.W0)
-    outcome = _finished(fit, outcome)
-    if fit.options.solver == "auto":
-        first = replace(outcome.history[0], event=f"auto: {fit.plan.name}, {fit.plan.reason}")
-        outcome = replace(outcome, history=[first, *outcome.history[1:]])
-    if fit.asked is None and outcome.P is not None:
-        k = numerical_rank(outcome.P)
-        outcome = replace(outcome, certificate=certificate_of(outcome.state, k, fit.view))
-    return fit, outcome, int(k)
-
-
-def _finished(fit: _Fit, outcome: Outcome) -> Outcome:
-    """The outcome with projections where they are wanted; Ctrl-C leaves them out, unless nothing can be said then."""
-    try:
-        return finished(fit.job, outcome)
-    except KeyboardInterrupt:
-        if fit.plan.transpose:  # they are the right singular vectors: without them there is no answer
-            outcome = finished(fit.job, outcome)
-        return replace(outcome, status=Status.INTERRUPTED)
-
-
-def _run_or_switch(fit: _Fit) -> tuple[_Fit, Outcome]:
-    """The outcome of `accelerated`, or of `gram` where `auto` changes its mind: where the model proves to be wrong."""
-    k, plan, job, source = int(fit.k), fit.plan, fit.job, fit.problem.source
-    transpose = SOLVERS["gram"].transposes(source)
-    projections = job.projections or transpose
-    last_call = fit.options.max_passes - 1 - projections
-    outcome = best_of_restarts(job, k, fit.W0, lambda history: too_slow(plan.task, history, last_call))
-    if not outcome.gave_up:
-        return fit, outcome
-    view = fit.problem.view(fit.first_pass.moments, transpose)
-    rows_before = round(job.budget.rows_read / fit.view.n * view.n)
-    budget = Budget(view, rows_before, job.budget.began, job.budget.max_passes, job.budget.max_seconds)
-    first_pass = FirstPass(fit.first_pass.moments)
-    job = Job("gram", view, first_pass, fit.options, job.rng, budget, projections)
-    try:
-        found = best_of_restarts(job, k)
-    except KeyboardInterrupt:  # during its start: what was given up is still the best answer
-        return fit, replace(outcome, status=Status.INTERRUPTED)
-    reason = f"{plan.reason}; it converged too slowly and was given up after {len(outcome.history)} records"
-    plan = replace(plan, name="gram", reason=reason, transpose=transpose)
-    return replace(fit, plan=plan, view=view, job=job), replace(found, history=outcome.history + found.history)
-
-
-def _assemble(fit: _Fit, outcome: Outcome, k: int, compute_u: bool) -> Decomposition:
+def _assemble(request: _Request, job: Job, outcome: Outcome, columns: _Columns) -> Decomposition:
     """The singular triplets and everything that is said about them, in the terms of X."""
-    problem, moments, view = fit.problem, fit.first_pass.moments, fit.view
+    problem, moments, view = job.problem, job.first_pass.moments, job.view
     P, theta = outcome.P, outcome.state.theta
     norms = np.sqrt(view.n * np.clip(theta, 0, None)) if P is None else column_norms(P)
-    U, norms, Vt = triplets(outcome.state.vectors(), P, norms, k, fit.plan.transpose, compute_u)
+    U, norms, Vt = triplets(outcome.state.vectors(), P, norms, job.k, job.plan.transpose, request.compute_u)
     s = (norms * (view.frobenius / np.sqrt(view.n))).astype(view.dtype)
     return Decomposition(
         U,
         s * s.dtype.type(np.sqrt(problem.weight)),
-        _put_back(Vt, fit.kept, fit.d, 0.0),
-        mean=_put_back(moments.center, fit.kept, fit.d, 0.0) if problem.center else None,
-        scale=_put_back(column_scale(moments), fit.kept, fit.d, 1.0) if problem.scale else None,
+        columns.put_back(Vt, 0.0),
+        mean=columns.put_back(moments.center, 0.0) if problem.center else None,
+        scale=columns.put_back(column_scale(moments), 1.0) if problem.scale else None,
         total_variance=problem.weight * view.frobenius**2,
         n_samples=problem.weight * problem.source.shape[0],
-        rank_limit=min(problem.rows_that_count, fit.d),
+        rank_limit=min(problem.rows_that_count, columns.d),
         status=outcome.status,
-        n_passes=fit.job.budget.passes,
-        solver=fit.plan.name,
-        reason=fit.plan.reason,
+        n_passes=job.budget.passes,
+        solver=job.plan.name,
+        reason=job.plan.reason,
         certificate=outcome.certificate,
         history=outcome.history,
     )
 
 
-def _without_empty_columns(source: Source, options: Options, k: int) -> tuple[Source, np.ndarray | None]:
+@dataclass(frozen=True)
+class _Columns:
+    """Which of the d columns of X are decomposed."""
+
+    d: int
+    kept: np.ndarray | None  # their numbers, where empty columns are left out
+
+    def put_back(self, part: np.ndarray, fill: float) -> np.ndarray:
+        """A vector, or rows of vectors, with a number for the columns that are left out."""
+        if self.kept is None:
+            return part
+        full = np.full((*part.shape[:-1], self.d), fill, part.dtype)
+        full[..., self.kept] = part
+        return full
+
+
+def _without_empty_columns(source: Source, options: Options, k: int) -> tuple[Source, _Columns]:
     """The source without the columns that hold no entry, where that saves memory and leaves at least k (Appendix A)."""
     width = block_width(options, "accelerated" if options.solver == "auto" else options.solver, k)
     smaller, kept = source.without_empty_columns(VECTORS * width * source.dtype.itemsize)
-    return (source, None) if kept is None or len(kept) < k else (smaller, kept)
-
-
-def _put_back(part: np.ndarray, kept: np.ndarray | None, d: int, fill: float) -> np.ndarray:
-    """A vector or rows of vectors with a number for the columns that were left out."""
-    if kept is None:
-        return part
-    full = np.full((*part.shape[:-1], d), fill, part.dtype)
-    full[..., kept] = part
-    return full
+    enough = kept is not None and len(kept) >= k
+    return (smaller if enough else source), _Columns(source.shape[1], kept if enough else None)
 
 
 def _checked_start(start: Any, source: Source) -> np.ndarray | None:
@@ -378,18 +303,17 @@ def _oriented(start: np.ndarray | None, problem: Problem, first_pass: FirstPass,
     upright = problem.view(first_pass.moments)
     P = np.zeros((upright.n, len(start)), view.dtype)
     upright.product(np.ascontiguousarray(start.T), P)
-    view.rows_read += view.n
     return P
 
 
-def _warn(outcome: Outcome, tol: float, k: int, asked: int | float | None) -> None:
+def _warn(job: Job, outcome: Outcome) -> None:
     if outcome.status in (Status.CONVERGED, Status.INTERRUPTED):
         return
-    found = objective(outcome.state, k)
-    missed = isinstance(asked, float) and found < asked
-    goal = f"they explain {found:.3g} of the variance, not {asked:.3g}" if missed else f"not tol={tol:.1e}"
+    found, fraction, tol = objective(outcome.state, job.k), job.fraction, job.options.tol
+    missed = fraction is not None and found < fraction
+    goal = f"they explain {found:.3g} of the variance, not {fraction:.3g}" if missed else f"not tol={tol:.1e}"
     warnings.warn(
-        f"{k} component(s) were found with a suboptimality of at most {outcome.certificate.suboptimality:.1e} "
+        f"{job.k} component(s) were found with a suboptimality of at most {outcome.certificate.suboptimality:.1e} "
         f"({outcome.certificate.kind}), {goal}. {outcome.status.value}",
         ConvergenceWarning,
         stacklevel=4,

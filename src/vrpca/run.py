@@ -15,51 +15,37 @@ import numpy as np
 
 from vrpca.certificate import Certificate, certify
 from vrpca.data.first_pass import FirstPass
-from vrpca.data.view import View
+from vrpca.data.view import Problem, View
 from vrpca.errors import OptionError
 from vrpca.history import Record, Status
 from vrpca.linalg import aligned_copy, aligned_zeros
 from vrpca.options import Options
-from vrpca.plan import FIRST_GUESS, solver_for
+from vrpca.plan import FIRST_GUESS, Plan, solver_for, too_slow
 from vrpca.progress import progress_bar
-from vrpca.solvers import Solver
+from vrpca.solvers import SOLVERS, Solver
 from vrpca.solvers.base import Answer, State
 from vrpca.solvers.outside import RandomSearch
 from vrpca.solvers.snapshot import Landmark, Snapshot, taken_again
 from vrpca.solvers.steps import NO_STEP
 
-DIVERGED = "the steps diverged, and the step size is fixed"
-PATIENCE = 5  # records without any progress, at the level of rounding, after which a run has stalled
+PATIENCE = 5  # records at the level of rounding without progress that end a run: a rule of thumb
 LONG_PATIENCE = 20  # the same near that level, where the bound may still creep
-AT_ROUNDING, NEAR_ROUNDING = (
-    4,
-    32,
-)  # residuals up to so many times the rounding of a product are at, or near, that level
-MONOTONE = 100  # the objective may fall by so many eps before a step counts as bad
-SEARCHES = 4  # random searches for what an answer has missed, at most
+AT_ROUNDING = 4  # a residual below this multiple of a product's rounding is at the level of rounding
+NEAR_ROUNDING = 32  # and one below this multiple is near it; both are rules of thumb
+MONOTONE = 100  # multiples of eps by which the objective may fall: sums of n terms in pieces err by some tens of eps
+SEARCHES = 4  # the most random searches of a proof: three times something may be found outside, and taken in
 ENDS_EVERYTHING = (Status.INTERRUPTED, Status.STOPPED, Status.SECONDS)
 
 
+@dataclass(frozen=True)
 class Budget:
-    """Counts the passes and seconds of a fit, and says how many are left.
+    """Counts the passes and seconds of a fit, and says how many are left."""
 
-    Parameters
-    ----------
-    view : View
-        It counts the rows that it reads.
-    rows_before : int
-        Rows that were read before there was a view.
-    began : float
-        When the fit began, by `time.perf_counter`.
-    max_passes : float
-        Passes that may be spent.
-    max_seconds : float or None
-        Seconds that may be spent.
-    """
-
-    def __init__(self, view: View, rows_before: int, began: float, max_passes: float, max_seconds: float | None):
-        self.view, self.rows_before, self.began = view, rows_before, began
-        self.max_passes, self.max_seconds = max_passes, max_seconds
+    view: View  # it counts the rows that it reads
+    rows_before: int  # rows that were read before there was a view
+    began: float  # when the fit began, by `time.perf_counter`
+    max_passes: float
+    max_seconds: float | None
 
     @property
     def rows_read(self) -> int:
@@ -82,7 +68,7 @@ class Budget:
         return self.max_seconds is None or self.seconds < self.max_seconds
 
     def affords(self, passes: float) -> bool:
-        """Whether so many passes are left."""
+        """Whether this number of passes is left."""
         return self.passes + passes <= self.max_passes
 
     def share(self, part: float) -> Budget:
@@ -91,48 +77,54 @@ class Budget:
         seconds = self.max_seconds
         if seconds is not None:
             seconds = self.seconds + part * max(0.0, seconds - self.seconds)
-        return Budget(self.view, self.rows_before, self.began, passes, seconds)
+        return replace(self, max_passes=passes, max_seconds=seconds)
+
+    def on(self, view: View) -> Budget:
+        """The same budget for another view, for instance of the transpose: passes so far become rows of that view."""
+        return replace(self, view=view, rows_before=round(self.passes * view.n))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run found. `P` is ``Z W``, where it is known; `gave_up` says that the run was told to stop early."""
+    """What a run found."""
 
     state: Answer
-    P: np.ndarray | None
+    P: np.ndarray | None  # ``Z W``, where it is known
     certificate: Certificate
     status: Status
     history: list[Record]
-    gave_up: bool = False
+    gave_up: bool = False  # whether the run was told to stop early
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all runs of a fit share.
+    """What is to be found, and what all runs of a fit share."""
 
-    Attributes
-    ----------
-    name : str
-        The solver.
-    projections : bool
-        Whether the answer needs ``P = Z W``.
-    """
-
-    name: str
-    view: View
-    first_pass: FirstPass
+    problem: Problem
     options: Options
+    plan: Plan
+    view: View
+    first_pass: FirstPass  # what the first pass found, in the terms of the view
     rng: np.random.Generator
     budget: Budget
-    projections: bool
+    projections: bool  # whether the answer needs ``P = Z W``
+    solver: Solver
+    k: int  # components that the solver is made for
+    fraction: float | None = None  # the fraction of the variance that is wanted instead, if any
 
-    def solver(self, k: int) -> Solver:
-        """The solver for k components."""
-        return solver_for(self.options, self.name, k, self.view.source.entries, self.view.d)
+    def with_components(self, k: int) -> Job:
+        """The same job for k components."""
+        solver = solver_for(self.options, self.plan.name, k, self.view.source.entries, self.view.d)
+        return replace(self, k=k, solver=solver)
 
-    def passes_to_start(self, solver: Solver) -> float:
+    def certificate(self, state: State, k: int | None = None) -> Certificate:
+        """Bound for the k leading vectors of a state."""
+        return certificate_of(state, k or self.k, self.view)
+
+    @property
+    def passes_to_start(self) -> float:
         """Passes of a start, and of the projections where they take one of their own."""
-        passes = solver.passes(self.view, self.first_pass)
+        passes = self.solver.passes(self.view, self.first_pass)
         return passes.start + (passes.projections if self.projections else 0.0)
 
 
@@ -156,15 +148,15 @@ def certificate_of(state: State, k: int, view: View) -> Certificate:
     return certify(state.theta, state.G, k, state.d, state.mu, state.kind, view.rounding)
 
 
-GiveUp = Callable[[Sequence[Record]], bool]  # looks at the history of a run and tells it to stop early
+GiveUp = Callable[[Sequence[Record]], bool]  # sees the history of a run and tells it whether to stop early
 
 
 class Run:
     """A solver at work, from its start to one of the reasons to stop."""
 
-    def __init__(self, job: Job, solver: Solver, k: int, budget: Budget, give_up: GiveUp | None):
-        self.job, self.solver, self.k, self.budget, self.give_up = job, solver, k, budget, give_up
-        self.view, self.options = job.view, job.options
+    def __init__(self, job: Job, budget: Budget, give_up: GiveUp | None):
+        self.job, self.budget, self.give_up = job, budget, give_up
+        self.solver, self.view, self.options = job.solver, job.view, job.options
         self.history: list[Record] = []
         self.epoch = 0
         self.gave_up = False
@@ -175,11 +167,11 @@ class Run:
 
     def __call__(self, W0: np.ndarray | None) -> Outcome:
         """Run until there is a reason to stop; Ctrl-C is one of them once there is something to return."""
-        need = self.job.passes_to_start(self.solver)
+        need = self.job.passes_to_start
         if not self.budget.affords(need):
             raise OptionError(
                 f"max_passes={self.options.max_passes} is too few: a first pass over the data and the start of "
-                f"{self.job.name!r} take {self.budget.passes + need:g} passes per run."
+                f"{self.job.plan.name!r} take {self.budget.passes + need:g} passes per run."
             )
         self.state = self.solver.start(self.view, self.job.first_pass, self.job.rng, W0)
         self.best = without_images(self.state)
@@ -189,11 +181,11 @@ class Run:
         bar = progress_bar(self.options.tol) if self.options.verbose else nullcontext()
         try:
             with bar as draw:
-                status = self._record(self.best, draw) or self._why_stop()
+                status = self._record(self.best, "", draw) or self._why_stop()
                 while status is None:
-                    event = self._judge(self.solver.step(self.view, self._handed_over(), self.job.rng))
-                    status = self._record(self.best if self.state is None else self.state, draw, event)
-                    status = status or self._why_stop(event)
+                    event, end = self._judge(self.solver.step(self.view, self._handed_over(), self.job.rng))
+                    status = self._record(self.best if self.state is None else self.state, event, draw)
+                    status = status or self._why_stop(end)
         except KeyboardInterrupt:
             if not self.history:  # nothing can be said of the start yet
                 raise
@@ -203,9 +195,9 @@ class Run:
     def _outcome(self, status: Status) -> Outcome:
         """The best state; with P where it is the last one."""
         P = self.state.P if self.state is not None and self.at_best else None
-        best, certificate = self.best, certificate_of(self.best, self.k, self.view)
+        best = self.best
         answer = Answer(d=best.d, theta=best.theta, G=best.G, mu=best.mu, kind=best.kind, W=best.vectors())
-        return Outcome(answer, P, certificate, status, self.history, self.gave_up)
+        return Outcome(answer, P, self.job.certificate(best), status, self.history, self.gave_up)
 
     def _handed_over(self) -> State:
         """The state of the next step. The run lets go of it, so that the step can free what it has used."""
@@ -215,34 +207,36 @@ class Run:
             state = taken_again(self.view, self.best, self.failed)
         return state
 
-    def _judge(self, state: State) -> str:
-        """Choose where to go on from, and say what happened: a step that proved too long is halved and taken back.
+    def _judge(self, state: State) -> tuple[str, Status | None]:
+        """Choose where to go on from. Say what happened, and whether it ends the run.
 
-        A step size that the user fixed is not touched: the run goes on from what it gave, unless that is not finite,
-        and the best state is returned in the end.
+        A step that proved too long is halved and taken back. A step size that the user fixed is not touched: the run
+        goes on from what it gave, unless that is not finite, and the best state is returned in the end.
         """
         self.epoch += 1
-        step = state.step
-        change = objective(state, self.k) / objective(self.best, self.k) - 1 if finite(state) else -np.inf
+        step, sound = state.step, finite(state)
+        change = objective(state, self.job.k) / objective(self.best, self.job.k) - 1 if sound else -np.inf
         rounding = MONOTONE * np.finfo(self.view.dtype).eps
-        if change >= (0.0 if step.noisy else -rounding) or (step == NO_STEP and finite(state)):
+        if change >= (0.0 if step.noisy else -rounding) or (step == NO_STEP and sound):
             self.state, self.best, self.at_best = state, without_images(state), True
-            return ""
-        what = "the objective fell" if finite(state) else "the steps diverged"
-        if step.adaptive and not (step.noisy and finite(state)):
+            return "", None
+        what = "the objective fell" if sound else "the steps diverged"
+        if step.adaptive and not (step.noisy and sound):
             self.failed = without_images(state)
-            return f"{what}: back to the last snapshot with half the step"
-        self.state = state if finite(state) else None
-        return what if finite(state) else DIVERGED
+            return f"{what}: back to the last snapshot with half the step", None
+        if not sound:
+            return f"{what}, and the step size is fixed", Status.DIVERGED
+        self.state = state
+        return what, None
 
-    def _record(self, state: State, draw: Callable[[Record], None] | None, event: str = "") -> Status | None:
-        certificate = certificate_of(state, self.k, self.view)
+    def _record(self, state: State, event: str, draw: Callable[[Record], None] | None) -> Status | None:
+        certificate = self.job.certificate(state)
         record = Record(
             self.epoch,
             self.budget.passes,
             self.budget.rows_read,
             self.budget.seconds,
-            objective(state, self.k),
+            objective(state, self.job.k),
             float(certificate.residuals.max(initial=0.0)),
             certificate.suboptimality,
             event,
@@ -255,12 +249,12 @@ class Run:
         self.gave_up = self.give_up is not None and self.give_up(self.history)
         return Status.STOPPED if self.gave_up else None
 
-    def _why_stop(self, event: str = "") -> Status | None:
-        last = self.history[-1]
-        if last.bound <= self.options.tol:
+    def _why_stop(self, end: Status | None = None) -> Status | None:
+        """The reason to stop, if there is one; `end` is what the last step gives as one."""
+        if self.history[-1].bound <= self.options.tol:
             return Status.CONVERGED
-        if event == DIVERGED:
-            return Status.DIVERGED
+        if end is not None:
+            return end
         if (self.best if self.state is None else self.state).steps_left == 0:
             return Status.EPOCHS
         if self._stalled():
@@ -272,8 +266,7 @@ class Run:
     def _passes_of_next_step(self) -> float:
         """A step, and one pass more if the best state has to be read again: to go on from it, or for its P."""
         without_P = self.job.projections and (self.state is None or self.state.P is None)
-        again = 1 if without_P or not self.at_best else 0
-        return self.passes.step + again
+        return self.passes.step + (1 if without_P or not self.at_best else 0)
 
     def _stalled(self) -> bool:
         """Whether the residual is as small as rounding allows, and it or the bound has stopped falling."""
@@ -287,21 +280,20 @@ class Run:
         return near and bool(before) and min(r.bound for r in late) > 0.9 * min(r.bound for r in before)
 
 
-def best_of_restarts(job: Job, k: int, W0: np.ndarray | None = None, give_up: GiveUp | None = None) -> Outcome:
+def best_of_restarts(job: Job, W0: np.ndarray | None = None, give_up: GiveUp | None = None) -> Outcome:
     """The best of `restarts` independent runs: the one with the largest objective. They share the budget evenly."""
     best: Outcome | None = None
-    solver = job.solver(k)
     for left in range(job.options.restarts, 0, -1):
         budget = job.budget.share(1 / left)
-        if best is not None and not budget.affords(job.passes_to_start(solver)):
+        if best is not None and not budget.affords(job.passes_to_start):
             break
         try:
-            outcome = Run(job, solver, k, budget, give_up)(W0)
+            outcome = Run(job, budget, give_up)(W0)
         except KeyboardInterrupt:  # during a start: the runs before it have found something
             if best is None:
                 raise
             return replace(best, status=Status.INTERRUPTED)
-        if best is None or objective(outcome.state, k) > objective(best.state, k):
+        if best is None or objective(outcome.state, job.k) > objective(best.state, job.k):
             best = outcome
         if outcome.status is Status.INTERRUPTED:  # whichever run was the best
             return replace(best, status=Status.INTERRUPTED)
@@ -310,86 +302,135 @@ def best_of_restarts(job: Job, k: int, W0: np.ndarray | None = None, give_up: Gi
         job = replace(job, first_pass=job.first_pass.without_start())
     assert best is not None
     wanted = job.options.certificate == "probabilistic" and best.certificate.kind == "estimated"
-    return proven(job, best, k) if wanted and best.status not in ENDS_EVERYTHING else best
+    return proven(job, best) if wanted and best.status not in ENDS_EVERYTHING else best
 
 
-def proven(job: Job, outcome: Outcome, k: int, tries: int = SEARCHES - 1) -> Outcome:
+def proven(job: Job, outcome: Outcome, tries: int = SEARCHES - 1) -> Outcome:
     """The outcome with a probabilistic certificate; what a search finds outside it, if anything, is taken in."""
     try:
-        return _proven(job, outcome, k, tries)
+        return _proven(job, outcome, tries)
     except KeyboardInterrupt:
         return replace(outcome, status=Status.INTERRUPTED)
 
 
-def _proven(job: Job, outcome: Outcome, k: int, tries: int) -> Outcome:
-    state, tol = outcome.state, job.options.tol
-    W = np.ascontiguousarray(state.vectors())
+def _proven(job: Job, outcome: Outcome, tries: int) -> Outcome:
+    W = np.ascontiguousarray(outcome.state.vectors())
     search = RandomSearch(job.view, W, job.options.failure_probability / SEARCHES, job.rng)  # any of them may fail
-    state = _searched(job, search, state, outcome, k)
-    certificate = certificate_of(state, k, job.view)
+    state = _searched(job, search, outcome)
+    certificate = job.certificate(state)
     outcome = replace(outcome, state=state, certificate=certificate)
-    if certificate.kind != "estimated" and certificate.suboptimality <= tol:
+    if certificate.kind != "estimated" and certificate.suboptimality <= job.options.tol:
         return outcome
-    solver = job.solver(k)
-    if tries and search.above(state.theta[k - 1]) and job.budget.affords(job.passes_to_start(solver)):
-        again = Run(job, solver, k, job.budget, None)(np.hstack([search.leader(), W[:, :k]]))
+    if tries and search.above(state.theta[job.k - 1]) and job.budget.affords(job.passes_to_start):
+        again = Run(job, job.budget, None)(np.hstack([search.leader(), W[:, : job.k]]))
         again = replace(again, history=outcome.history + again.history)
-        return again if again.status in ENDS_EVERYTHING else proven(job, again, k, tries - 1)
+        return again if again.status in ENDS_EVERYTHING else proven(job, again, tries - 1)
     return replace(outcome, status=Status.UNPROVEN) if outcome.status is Status.CONVERGED else outcome
 
 
-def _searched(job: Job, search: RandomSearch, state: Answer, outcome: Outcome, k: int) -> Answer:
+def _searched(job: Job, search: RandomSearch, outcome: Outcome) -> Answer:
     """Search outside the state until its certificate is below tol, or the passes or seconds are spent."""
+    state = outcome.state
     last = 1 if job.projections and outcome.P is None else 0
     while not search.exhausted and job.budget.in_time and job.budget.affords(1 + last):
         search.step()
         state = replace(state, mu=search.ceiling(), kind="probabilistic")
-        if certificate_of(state, k, job.view).suboptimality <= job.options.tol:
+        if job.certificate(state).suboptimality <= job.options.tol:
             break
     return state
 
 
-def grow_to_fraction(job: Job, fraction: float, W0: np.ndarray | None = None) -> tuple[Outcome, int]:
-    """Let k grow until the answer's Ritz values, which are lower bounds, explain the fraction."""
-    side, tol = min(job.view.n, job.view.d), job.options.tol
+def grow_to_fraction(job: Job, fraction: float, W0: np.ndarray | None = None) -> tuple[Job, Outcome]:
+    """Let k grow until the answer's Ritz values, which are lower bounds, explain the fraction.
+
+    The job comes back with the number of components that are needed.
+    """
+    side = min(job.view.n, job.view.d)
     guess = FIRST_GUESS if W0 is None else max(FIRST_GUESS, W0.shape[1])
-    k = side if job.name == "gram" else min(guess, side)
+    job = job.with_components(side if job.plan.name == "gram" else min(guess, side))
     outcome: Outcome | None = None
-    smaller = k
+    smaller = job
     while True:
-        give_up = None if k == side else lambda history: _falls_short(history, fraction)
+        give_up = None if job.k == side else lambda history: _falls_short(history, fraction)
         try:
-            outcome = best_of_restarts(job, k, W0, give_up)
+            outcome = best_of_restarts(job, W0, give_up)
         except KeyboardInterrupt:  # during a start: fewer components have been found before
             if outcome is None:
                 raise
-            outcome, k = replace(outcome, status=Status.INTERRUPTED, gave_up=False), smaller
-        explained = np.cumsum(outcome.state.theta[:k])
-        larger = min(2 * k, side)
-        enough = explained[-1] >= fraction or k == side
+            outcome, job = replace(outcome, status=Status.INTERRUPTED, gave_up=False), smaller
+        explained = np.cumsum(outcome.state.theta[: job.k])
+        larger = job.with_components(min(2 * job.k, side))
+        enough = explained[-1] >= fraction or job.k == side
         ended = outcome.status in ENDS_EVERYTHING and not outcome.gave_up
-        if enough or ended or not job.budget.affords(job.passes_to_start(job.solver(larger))):
+        if enough or ended or not job.budget.affords(larger.passes_to_start):
             break
-        smaller, k, W0 = k, larger, outcome.state.vectors()
-    needed = min(int(np.searchsorted(explained, fraction)) + 1, k)
-    certificate = certificate_of(outcome.state, needed, job.view)
+        smaller, job, W0 = job, larger, outcome.state.vectors()
+    needed = min(int(np.searchsorted(explained, fraction)) + 1, job.k)
+    certificate = job.certificate(outcome.state, needed)
     status = outcome.status if enough or ended else Status.PASSES
-    if enough and certificate.suboptimality <= tol and status is not Status.INTERRUPTED:
+    if enough and certificate.suboptimality <= job.options.tol and status is not Status.INTERRUPTED:
         status = Status.CONVERGED  # the components that are needed are found, whatever the others
-    return replace(outcome, certificate=certificate, status=status), needed
+    return replace(job, k=needed), replace(outcome, certificate=certificate, status=status)
 
 
 def _falls_short(history: Sequence[Record], fraction: float) -> bool:
-    """Whether so many components cannot explain the fraction, by the bound of the last record."""
+    """Whether no answer with this number of components explains the fraction, by the bound of the last record."""
     record = history[-1]
     return record.bound < 1 and record.objective / (1 - record.bound) < fraction
 
 
-def finished(job: Job, outcome: Outcome) -> Outcome:
-    """The outcome that is going to be returned, with projections where they are wanted: they may take a pass."""
+def run_or_switch(job: Job, W0: np.ndarray | None = None) -> tuple[Job, Outcome]:
+    """The outcome of `accelerated`, or of `gram` where `auto` changes to it: where the model proves to be wrong."""
+    plan, transpose = job.plan, SOLVERS["gram"].transposes(job.problem.source)
+    projections = job.projections or transpose
+    last_call = job.options.max_passes - 1 - projections
+    outcome = best_of_restarts(job, W0, lambda history: too_slow(plan.task, history, last_call))
+    if not outcome.gave_up:
+        return job, outcome
+    reason = f"{plan.reason}; it converged too slowly and was given up after {len(outcome.history)} records"
+    view = job.problem.view(job.first_pass.moments, transpose)
+    switched = replace(
+        job,
+        plan=replace(plan, name="gram", reason=reason, transpose=transpose),
+        view=view,
+        first_pass=FirstPass(job.first_pass.moments),
+        budget=job.budget.on(view),
+        projections=projections,
+    ).with_components(job.k)
+    try:
+        found = best_of_restarts(switched)
+    except KeyboardInterrupt:  # during its start: what was given up is still the best answer
+        return job, replace(outcome, status=Status.INTERRUPTED)
+    return switched, replace(found, history=outcome.history + found.history)
+
+
+def run(job: Job, W0: np.ndarray | None) -> tuple[Job, Outcome]:
+    """Carry out the plan. The job comes back with what was carried out: the solver, and the number of components."""
+    if job.fraction is not None:
+        job, outcome = grow_to_fraction(job, job.fraction, W0)
+    elif job.plan.may_switch(job.options):
+        job, outcome = run_or_switch(job, W0)
+    else:
+        outcome = best_of_restarts(job, W0)
+    outcome = with_projections(job, outcome)
+    if job.options.solver == "auto":
+        first = replace(outcome.history[0], event=f"auto: {job.plan.name}, {job.plan.reason}")
+        outcome = replace(outcome, history=[first, *outcome.history[1:]])
+    return job, outcome
+
+
+def with_projections(job: Job, outcome: Outcome) -> Outcome:
+    """The outcome with P where it is wanted, which may take a pass. Ctrl-C leaves P out where it can be left out."""
     if not job.projections or outcome.P is not None:
         return outcome
     W = aligned_copy(outcome.state.vectors())
     P = aligned_zeros((job.view.n, W.shape[1]), job.view.dtype)
-    job.view.product(W, P)
+    try:
+        job.view.product(W, P)
+    except KeyboardInterrupt:
+        outcome = replace(outcome, status=Status.INTERRUPTED)
+        if not job.plan.transpose:
+            return outcome
+        P[:] = 0
+        job.view.product(W, P)  # the right singular vectors: without them there is no answer
     return replace(outcome, P=P)
