@@ -28,7 +28,7 @@ from sklearn.exceptions import ConvergenceWarning
 import vrpca
 from vrpca import kernels
 from vrpca.data.open import as_source
-from vrpca.data.view import Problem
+from vrpca.data.view import Problem, View
 from vrpca.linalg import aligned_zeros
 from vrpca.options import Options
 from vrpca.plan import block_width, solver_for
@@ -138,7 +138,7 @@ def epoch_of(
     """One epoch of `vr` as a task: m = n steps, the snapshot, and the certificate."""
     problem = Problem(as_source(X), None, center, scale=False, n_threads=THREADS)
     first_pass = problem.first_pass()
-    view = problem.view(first_pass.moments)
+    view = View.of(problem, first_pass.moments)
     solver = solver_for(Options(oversample=oversample), "vr", k, problem.source.entries, view.d)
     rng = np.random.default_rng(0)
     held = [solver.start(view, first_pass, rng)]  # a step frees the state that it was given, if nobody else holds it

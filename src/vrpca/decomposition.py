@@ -258,10 +258,10 @@ def _prepare(
     wanted = plan.solver.wants(problem, rng) if not plan.transpose and (cold or plan.name == "gram") else None
     first_pass = problem.first_pass(wanted)
     problem.check_variation(first_pass.moments)
-    view = problem.view(first_pass.moments, plan.transpose)
+    view = View.of(problem, first_pass.moments, plan.transpose)
     W0 = _oriented(start if start is None or kept is None else start[:, kept], problem, first_pass, view)
     first_pass = view.receive(first_pass)
-    rows_before = first_pass.moments.readings * view.n + first_pass.rows_sampled
+    rows_before = first_pass.moments.passes * view.n + first_pass.rows_sampled
     budget = Budget(view, rows_before, began, options.max_passes, options.max_seconds)
     projections = compute_u or plan.transpose or asked is None
     job = Job(plan.name, view, first_pass, options, rng, budget, projections)
@@ -306,7 +306,7 @@ def _run_or_switch(fit: _Fit) -> tuple[_Fit, Outcome]:
     outcome = best_of_restarts(job, k, fit.W0, lambda history: too_slow(plan.task, history, last_call))
     if not outcome.gave_up:
         return fit, outcome
-    view = fit.problem.view(fit.first_pass.moments, transpose)
+    view = View.of(fit.problem, fit.first_pass.moments, transpose)
     rows_before = round(job.budget.rows_read / fit.view.n * view.n)
     budget = Budget(view, rows_before, job.budget.began, job.budget.max_passes, job.budget.max_seconds)
     first_pass = FirstPass(fit.first_pass.moments)
@@ -331,7 +331,7 @@ def _assemble(fit: _Fit, outcome: Outcome, k: int, compute_u: bool) -> Decomposi
         U,
         s * s.dtype.type(np.sqrt(problem.weight)),
         _put_back(Vt, fit.kept, fit.d, 0.0),
-        mean=_put_back(moments.center, fit.kept, fit.d, 0.0) if problem.center else None,
+        mean=_put_back(moments.data_mean, fit.kept, fit.d, 0.0) if problem.center else None,
         scale=_put_back(column_scale(moments), fit.kept, fit.d, 1.0) if problem.scale else None,
         total_variance=problem.weight * view.frobenius**2,
         n_samples=problem.weight * problem.source.shape[0],
@@ -375,7 +375,7 @@ def _oriented(start: np.ndarray | None, problem: Problem, first_pass: FirstPass,
     """A guess of right singular vectors as columns for the view: as they are, or multiplied by Z on the other side."""
     if start is None or view.source is problem.source:
         return None if start is None else start.T
-    upright = problem.view(first_pass.moments)
+    upright = View.of(problem, first_pass.moments)
     P = np.zeros((upright.n, len(start)), view.dtype)
     upright.product(np.ascontiguousarray(start.T), P)
     view.rows_read += view.n
