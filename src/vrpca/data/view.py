@@ -40,12 +40,12 @@ class KernelRows:
     def __getstate__(self) -> dict[str, Any]:
         return {"map": self.map, "block": None, "kept": None}  # the data stay where they are
 
-    def of_block(self, start: int, X: Any) -> Any:
-        """The mapped rows of a block, whose first row is row number `start`."""
+    def of_block(self, where: Where, X: Any) -> Any:
+        """The mapped rows of a block that has the rows `where` of the source."""
         if self.block is None or X is not self.block:
-            return self.map.rows(slice(start, start + X.shape[0]), X)
+            return self.map.rows(where, X)
         if self.kept is None:
-            self.kept = self.map.rows(slice(0, X.shape[0]), X)
+            self.kept = self.map.rows(where, X)
         return self.kept
 
 
@@ -56,7 +56,7 @@ class Block:
     where: Where
     rows: Any
 
-    def cut(self, per_row: Array | None) -> Array | None:
+    def cut(self, per_row: Array | None) -> Any:
         """The part of a per-row array that belongs to this block: a view of it for a slice, else a copy."""
         return None if per_row is None else per_row[self.where]
 
@@ -177,12 +177,7 @@ class View:
         for draw in draws(self.source, m, rng, norms):
             self.rows_read += draw.rows_read
             for order in draw.orders:
-                yield self._block(draw.where, draw.X), order
-
-    def _block(self, where: Where, X: Any) -> Block:
-        if isinstance(where, slice):
-            return Block(where, self.kernel_rows.of_block(where.start, X))
-        return Block(where, self.map.rows(where, X))
+                yield Block(draw.where, self.kernel_rows.of_block(draw.where, draw.X)), order
 
     def passes_of_samples(self, m: int) -> float:
         """Passes that m draws take."""
@@ -195,8 +190,7 @@ class View:
         """
         index, X, fetched = sample_rows(self.source, rows, rng)
         self.rows_read += fetched
-        row_map = self.map.cut(index)
-        return View(as_source(X), row_map, self.frobenius, self.n_threads, self.support, self.cancellation)
+        return replace(self, source=as_source(X), map=self.map.cut(index))
 
 
 class ProductSum(ArraySum):
@@ -212,8 +206,9 @@ class ProductSum(ArraySum):
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
-        P = None if self.P is None else self.P[start : start + X.shape[0]]
-        kernels.product(self.rows.of_block(start, X), self.W, self.out, P, self.n_threads)
+        where = slice(start, start + X.shape[0])
+        P = None if self.P is None else self.P[where]
+        kernels.product(self.rows.of_block(where, X), self.W, self.out, P, self.n_threads)
 
     def merge(self, other: ProductSum) -> None:
         """Take in what another accumulator has seen."""
@@ -234,7 +229,8 @@ class RowNorms(ArraySum):
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
-        kernels.row_norms(self.rows.of_block(start, X), self.out[start : start + X.shape[0]])
+        where = slice(start, start + X.shape[0])
+        kernels.row_norms(self.rows.of_block(where, X), self.out[where])
 
 
 def _cancellation(moments: Moments, inverse: Array | None) -> float:
