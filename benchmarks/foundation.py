@@ -28,6 +28,7 @@ from sklearn.exceptions import ConvergenceWarning
 import vrpca
 from vrpca import kernels
 from vrpca.data.open import as_source
+from vrpca.data.row_map import make_rows
 from vrpca.data.view import Problem, View
 from vrpca.linalg import aligned_zeros
 from vrpca.options import Options
@@ -165,7 +166,7 @@ def speed(X: np.ndarray, R: sp.csr_matrix, repeats: int) -> None:
     W8 = aligned_zeros((R.shape[1], 8), np.dtype(np.float32))
     W8[...] = rng.standard_normal(W8.shape)
     U8 = aligned_zeros(W8.shape, W8.dtype)
-    rows = kernels.make_rows(R)
+    rows = make_rows(R)
     table = Table(title=f"speed, best of {repeats}, both sides in turns")
     for column in ("what", "ms", "yardstick", "ms", "ratio", "limit"):
         table.add_column(column, justify="right")

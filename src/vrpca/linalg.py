@@ -8,8 +8,8 @@ from vrpca import kernels
 from vrpca.typing import Array
 
 CACHE_LINE = 64  # bytes, on x86-64 and on most ARM processors
-# Cholesky-QR is used up to the inverse of this as condition number. One round leaves an error of eps times its square,
-# 2e-6, in double precision; the next round squares that.
+# The least pivot of Cholesky-QR is about the inverse of the condition number, 1e5 here: one round in double precision
+# leaves an error of 1e5^2 eps = 2e-6, and the next round squares that.
 LEAST_PIVOT = 1e-5
 # In units of eps: what rounding the rows of V to their type leaves of products with unit vectors, eps / 2 each, with
 # room for coefficients that are larger than 1.

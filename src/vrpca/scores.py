@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vrpca.data.source import ArraySum, Source
+from vrpca.data.source import Source
 from vrpca.errors import DataError
-from vrpca.typing import Array
 
 ROWS = 1024  # dense rows centred at a time: their copy stays in the cache
 
 
-def scores(source: Source, components: Array, mean: Array | None, scale: Array | None) -> Array:
+def scores(source: Source, components: np.ndarray, mean: np.ndarray | None, scale: np.ndarray | None) -> np.ndarray:
     """``((X - mean) / scale) @ components.T`` without a centred or dense copy of X."""
     if source.shape[1] != components.shape[1]:
         raise DataError(f"X has {source.shape[1]} features, but the model was fitted on {components.shape[1]}.")
@@ -29,12 +28,13 @@ def scores(source: Source, components: Array, mean: Array | None, scale: Array |
     return out
 
 
-class ScoreRows(ArraySum):
+class ScoreRows:
     """Accumulates ``(x_i - mean) axes`` for every row."""
 
-    def __init__(self, axes: Array, mean: Array | None, n: int, dtype: np.dtype):
-        self.axes, self.mean, self.rows_seen = axes, mean, 0
+    def __init__(self, axes: np.ndarray, mean: np.ndarray | None, n: int, dtype: np.dtype):
+        self.axes, self.mean = axes, mean
         self.out = np.zeros((n, axes.shape[1]), dtype)
+        self.rows_seen = 0
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
@@ -50,5 +50,9 @@ class ScoreRows(ArraySum):
 
     def merge(self, other: ScoreRows) -> None:
         """Take in what another accumulator has seen."""
-        super().merge(other)
         self.rows_seen += other.rows_seen
+        self.out += other.out  # rows that one of them has not seen are zero there
+
+    def result(self) -> np.ndarray:
+        """The scores."""
+        return self.out

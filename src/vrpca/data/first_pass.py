@@ -7,7 +7,6 @@ up more of the same rows: `SampleProductSum` the product of A with a block, `gra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -103,15 +102,12 @@ class Problem:
     def check_variation(self, moments: Moments) -> None:
         """Raise where nothing varies: one row, constant rows, or zeros only."""
         if self.center and self.rows_that_count < 2:
-            raise DataError(
-                f"PCA of n_samples = {self.rows_that_count} sample is not defined: centring one row leaves nothing."
-            )
+            n = self.rows_that_count
+            raise DataError(f"PCA of n_samples = {n} sample is not defined: centring one row leaves nothing.")
         if not (self.square(moments) > (CONSTANT * np.abs(moments.mean)) ** 2).any():
-            raise DataError(
-                "X has no variance: all rows are equal. Remove constant columns, or check how X was made."
-                if self.center
-                else "X is zero everywhere: there is nothing to decompose."
-            )
+            if not self.center:
+                raise DataError("X is zero everywhere: there is nothing to decompose.")
+            raise DataError("X has no variance: all rows are equal. Remove constant columns, or check how X was made.")
 
 
 class Finding:
@@ -157,14 +153,11 @@ class MomentSum:
         if X.shape[1] != len(self.mean):
             raise DataError(f"The source has {len(self.mean)} features, but one of its blocks has {X.shape[1]}.")
         self.rows_seen += X.shape[0]
-        for lo, piece in self._pieces(X):
+        for lo, piece in [(0, X)] if self.least_rows is None else pieces(X, self.rng, self.least_rows):
             weight = None if self.weights is None else self.weights[start + lo : start + lo + piece.shape[0]]
             with np.errstate(over="ignore", invalid="ignore"):
                 if self._add_moments(piece, weight):
                     self._add_more(piece, None if weight is None else np.sqrt(weight))
-
-    def _pieces(self, X: Any) -> Iterator[tuple[int, Any]]:
-        return iter([(0, X)]) if self.least_rows is None else pieces(X, self.rng, self.least_rows)
 
     def _add_moments(self, X: Any, weight: Array | None) -> bool:
         """Whether any of the rows count."""
@@ -243,9 +236,9 @@ class LargestEntry:
         """Take in a block."""
         values = X.data if sp.issparse(X) else X
         if not np.isfinite(values).all():
-            bad = np.argwhere(~np.isfinite(values))[0]
-            row, column = _place(X, bad)
-            what = "NaN" if np.isnan(values[tuple(bad)]) else "infinity"
+            bad = tuple(np.argwhere(~np.isfinite(values))[0])
+            row, column = _place(X, bad[0]) if sp.issparse(X) else bad
+            what = "NaN" if np.isnan(values[bad]) else "infinity"
             raise DataError(
                 f"Input X contains {what} (row {start + row}, column {column}); it must hold finite numbers only. "
                 "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer)."
@@ -264,11 +257,9 @@ class LargestEntry:
         return self.largest
 
 
-def _place(X: Any, bad: Array) -> tuple[int, int]:
-    if sp.issparse(X):
-        entry = int(bad[0])
-        return int(np.searchsorted(np.asarray(X.indptr), entry, side="right")) - 1, int(X.indices[entry])
-    return int(bad[0]), int(bad[1])
+def _place(X: Any, entry: int) -> tuple[int, int]:
+    """Row and column of a stored entry of a CSR matrix."""
+    return int(np.searchsorted(X.indptr, entry, side="right")) - 1, int(X.indices[entry])
 
 
 def first_unit(X: Any) -> float:
