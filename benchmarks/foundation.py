@@ -28,7 +28,8 @@ from sklearn.exceptions import ConvergenceWarning
 import vrpca
 from vrpca import kernels
 from vrpca.data.open import as_source
-from vrpca.data.view import Problem
+from vrpca.data.row_map import make_rows
+from vrpca.data.view import Problem, View
 from vrpca.linalg import aligned_zeros
 from vrpca.options import Options
 from vrpca.plan import block_width, solver_for
@@ -138,7 +139,7 @@ def epoch_of(
     """One epoch of `vr` as a task: m = n steps, the snapshot, and the certificate."""
     problem = Problem(as_source(X), None, center, scale=False, n_threads=THREADS)
     first_pass = problem.first_pass()
-    view = problem.view(first_pass.moments)
+    view = View.of(problem, first_pass.moments)
     solver = solver_for(Options(oversample=oversample), "vr", k, problem.source.entries, view.d)
     rng = np.random.default_rng(0)
     held = [solver.start(view, first_pass, rng)]  # a step frees the state that it was given, if nobody else holds it
@@ -165,7 +166,7 @@ def speed(X: np.ndarray, R: sp.csr_matrix, repeats: int) -> None:
     W8 = aligned_zeros((R.shape[1], 8), np.dtype(np.float32))
     W8[...] = rng.standard_normal(W8.shape)
     U8 = aligned_zeros(W8.shape, W8.dtype)
-    rows = kernels.make_rows(R)
+    rows = make_rows(R)
     table = Table(title=f"speed, best of {repeats}, both sides in turns")
     for column in ("what", "ms", "yardstick", "ms", "ratio", "limit"):
         table.add_column(column, justify="right")

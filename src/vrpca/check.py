@@ -113,8 +113,8 @@ def check(
     moments = column_moments(source, weights, problem.n_threads)
     if not problem.square(moments).any():
         raise DataError("X has no variance: there is nothing that a model could explain. Check how X was made.")
-    view = problem.view(moments)
-    budget = Budget(view, moments.readings * view.n, time.perf_counter(), passes, None)
+    view = View.of(problem, moments)
+    budget = Budget(view, moments.passes * view.n, time.perf_counter(), passes, None)
     search = _Search(view, components, budget, as_generator(random_state))
     certificate = search.run(tol)
     return Check(certificate, search.ratio, _mean_deviation(model, moments), budget.passes, float(tol))
@@ -148,7 +148,7 @@ def _preparation(model: Any) -> tuple[bool, bool]:
 
 def _mean_deviation(model: Any, moments: Moments) -> float:
     mean = model.mean_
-    return 0.0 if mean is None else float(np.abs(mean - moments.center).max())
+    return 0.0 if mean is None else float(np.abs(mean - moments.data_mean).max())
 
 
 class _Search:

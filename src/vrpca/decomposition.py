@@ -225,11 +225,11 @@ def _prepare(request: _Request, options: Options) -> tuple[Job, np.ndarray | Non
     wanted = plan.solver.wants(problem, rng) if not plan.transpose and (cold or plan.name == "gram") else None
     first_pass = problem.first_pass(wanted)
     problem.check_variation(first_pass.moments)
-    view = problem.view(first_pass.moments, plan.transpose)
+    view = View.of(problem, first_pass.moments, plan.transpose)
     start = start if start is None or columns.kept is None else start[:, columns.kept]
     W0 = _oriented(start, problem, first_pass, view)
     first_pass = view.receive(first_pass)
-    passes_before = first_pass.moments.readings + (W0 is not None and plan.transpose)
+    passes_before = first_pass.moments.passes + (W0 is not None and plan.transpose)
     rows_before = passes_before * view.n + first_pass.rows_sampled
     budget = Budget(view, rows_before, began, options.max_passes, options.max_seconds)
     projections = request.compute_u or plan.transpose or request.k is None
@@ -248,7 +248,7 @@ def _assemble(request: _Request, job: Job, outcome: Outcome, columns: _Columns) 
         U,
         s * s.dtype.type(np.sqrt(problem.weight)),
         columns.put_back(Vt, 0.0),
-        mean=columns.put_back(moments.center, 0.0) if problem.center else None,
+        mean=columns.put_back(moments.data_mean, 0.0) if problem.center else None,
         scale=columns.put_back(column_scale(moments), 1.0) if problem.scale else None,
         total_variance=problem.weight * view.frobenius**2,
         n_samples=problem.weight * problem.source.shape[0],
@@ -300,7 +300,7 @@ def _oriented(start: np.ndarray | None, problem: Problem, first_pass: FirstPass,
     """A guess of right singular vectors as columns for the view: as they are, or multiplied by Z on the other side."""
     if start is None or view.source is problem.source:
         return None if start is None else start.T
-    upright = problem.view(first_pass.moments)
+    upright = View.of(problem, first_pass.moments)
     P = np.zeros((upright.n, len(start)), view.dtype)
     upright.product(np.ascontiguousarray(start.T), P)
     return P

@@ -5,31 +5,40 @@ from __future__ import annotations
 import numpy as np
 
 from vrpca import kernels
+from vrpca.typing import Array
+
+CACHE_LINE = 64  # bytes, on x86-64 and on most ARM processors
+# The least pivot of Cholesky-QR is about the inverse of the condition number, 1e5 here: one round in double precision
+# leaves an error of 1e5^2 eps = 2e-6, and the next round squares that.
+LEAST_PIVOT = 1e-5
+# In units of eps: what rounding the rows of V to their type leaves of products with unit vectors, eps / 2 each, with
+# room for coefficients that are larger than 1.
+ORTHOGONAL = 16
 
 
-def aligned_zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def aligned_zeros(shape: tuple[int, ...], dtype: np.dtype) -> Array:
     """Zeros that start on a cache line, so that a row of 8 floats never straddles two."""
     size = int(np.prod(shape)) * dtype.itemsize
-    raw = np.zeros(size + 64, np.uint8)
-    offset = -raw.ctypes.data % 64
+    raw = np.zeros(size + CACHE_LINE, np.uint8)
+    offset = -raw.ctypes.data % CACHE_LINE
     return raw[offset : offset + size].view(dtype).reshape(shape)
 
 
-def aligned_copy(W: np.ndarray) -> np.ndarray:
+def aligned_copy(W: Array) -> Array:
     """A C-ordered copy of W that starts on a cache line."""
     copy = aligned_zeros(W.shape, W.dtype)
     copy[...] = W
     return copy
 
 
-def cross(W: np.ndarray, U: np.ndarray) -> np.ndarray:
+def cross(W: Array, U: Array) -> Array:
     """``W^T U`` in double precision."""
     H = np.empty((W.shape[1], U.shape[1]))
     kernels.cross(W, U, H)
     return H
 
 
-def rotate(W: np.ndarray, Y: np.ndarray) -> None:
+def rotate(W: Array, Y: Array) -> None:
     """``W <- W Y`` in place, for a square Y."""
     if Y.shape == (1, 1):
         W *= W.dtype.type(Y[0, 0])
@@ -37,14 +46,14 @@ def rotate(W: np.ndarray, Y: np.ndarray) -> None:
     kernels.combine(0.0, W, W, np.ascontiguousarray(Y))
 
 
-def residual_gram(W: np.ndarray, U: np.ndarray, theta: np.ndarray) -> np.ndarray:
+def residual_gram(W: Array, U: Array, theta: Array) -> Array:
     """``R^T R`` for ``R = U - W diag(theta)``, in double precision."""
     G = np.empty((W.shape[1], W.shape[1]))
     kernels.residual_gram(W, U, theta, G)
     return G
 
 
-def orthonormalise(W: np.ndarray, rounds: int = 2) -> float:
+def orthonormalise(W: Array, rounds: int = 2) -> float:
     """Make W's columns orthonormal in place, keeping the span of the leading ones; return the longest one's length.
 
     Cholesky-QR: the error of one round grows with the square of W's condition number, and a second round removes it.
@@ -63,7 +72,7 @@ def orthonormalise(W: np.ndarray, rounds: int = 2) -> float:
             L = np.linalg.cholesky(G / np.outer(scale, scale))
         except np.linalg.LinAlgError:
             break
-        if L.diagonal().min() < 1e-5:
+        if L.diagonal().min() < LEAST_PIVOT:
             break
         rotate(W, np.linalg.inv(L * scale[:, None]).T)
     else:
@@ -74,7 +83,7 @@ def orthonormalise(W: np.ndarray, rounds: int = 2) -> float:
     return float(longest)
 
 
-def sweep(S: np.ndarray, V: np.ndarray, K: np.ndarray | None = None, *, n_threads: int) -> np.ndarray:
+def sweep(S: Array, V: Array, K: Array | None = None, *, n_threads: int) -> Array:
     """``V <- K [S; V]`` in place, unless K is None, and ``V [S; V]^T`` of what it became; vectors are rows.
 
     K may have fewer rows than V; V's other rows are lost then.
@@ -85,9 +94,7 @@ def sweep(S: np.ndarray, V: np.ndarray, K: np.ndarray | None = None, *, n_thread
     return D
 
 
-def straightened(
-    S: np.ndarray, V: np.ndarray, D: np.ndarray, shortest: float, n_threads: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def straightened(S: Array, V: Array, D: Array, shortest: float, n_threads: int) -> tuple[Array, Array, Array]:
     """Make V's rows orthonormal, and orthogonal to those of S, given ``D = V [S; V]^T``: one round, in place.
 
     Directions shorter than `shortest` are left out. Returns C and F with ``V_before = C S + F V_after``, and the next
@@ -100,14 +107,14 @@ def straightened(
     root = np.sqrt(values[there])
     F, T = Y[:, there] * root, (Y[:, there] / root).T
     left = T @ C
-    if np.abs(left).max(initial=0.0) <= 16 * eps:  # orthogonal already: S need not be read
+    if np.abs(left).max(initial=0.0) <= ORTHOGONAL * eps:  # orthogonal already: S need not be read
         return C, F, np.hstack([left, sweep(S[:0], V, T, n_threads=n_threads)])
     return C, F, sweep(S, V, np.hstack([-left, T]), n_threads=n_threads)
 
 
 def triplets(
-    W: np.ndarray, P: np.ndarray | None, norms: np.ndarray, k: int, transposed: bool, compute_u: bool
-) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+    W: Array, P: Array | None, norms: Array, k: int, transposed: bool, compute_u: bool
+) -> tuple[Array | None, Array, Array]:
     """U, s, Vt, the k largest: W holds one side's vectors, P = Z W the other's times the singular values.
 
     `norms` are the lengths of the columns of P, or estimates where there is no P; they are the singular values.
@@ -124,22 +131,22 @@ def triplets(
     return U, norms, Vt
 
 
-def numerical_rank(P: np.ndarray) -> int:
+def numerical_rank(P: Array) -> int:
     """How many singular values are more than rounding."""
     return int(_present(column_norms(P), P).sum())
 
 
-def column_norms(P: np.ndarray) -> np.ndarray:
+def column_norms(P: Array) -> Array:
     """Lengths of the columns."""
     return np.sqrt(np.diag(cross(np.ascontiguousarray(P), np.ascontiguousarray(P))))
 
 
-def _present(norms: np.ndarray, P: np.ndarray) -> np.ndarray:
+def _present(norms: Array, P: Array) -> Array:
     """Which singular values are there at all, and not rounding."""
     return norms > max(P.shape) * np.finfo(P.dtype).eps * norms.max()
 
 
-def _normalised(P: np.ndarray, norms: np.ndarray) -> np.ndarray:
+def _normalised(P: Array, norms: Array) -> Array:
     """P's columns made orthonormal, the leading ones first: small singular values leave theirs less so.
 
     Columns that vanish up to rounding are replaced by any that complete the basis.
@@ -153,7 +160,7 @@ def _normalised(P: np.ndarray, norms: np.ndarray) -> np.ndarray:
     return Q
 
 
-def _signs(V: np.ndarray) -> np.ndarray:
+def _signs(V: Array) -> Array:
     """The sign rule: the entry of largest magnitude of each right singular vector is positive."""
     largest = V[np.argmax(np.abs(V), axis=0), np.arange(V.shape[1])]
     return np.where(largest < 0, -1, 1).astype(V.dtype)

@@ -388,7 +388,7 @@ def run_or_switch(job: Job, W0: np.ndarray | None = None) -> tuple[Job, Outcome]
     if not outcome.gave_up:
         return job, outcome
     reason = f"{plan.reason}; it converged too slowly and was given up after {len(outcome.history)} records"
-    view = job.problem.view(job.first_pass.moments, transpose)
+    view = View.of(job.problem, job.first_pass.moments, transpose)
     switched = replace(
         job,
         plan=replace(plan, name="gram", reason=reason, transpose=transpose),

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -25,11 +25,16 @@ class _Blas:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.blocks = 0
-        self.first: Any = None  # it knows what was there before all of them
+        self.blocks = 0  # ``with`` blocks that are open
+        self.first: Any = None  # the limit that knows what was there before all of them
 
     @contextmanager
     def limited(self, count: int) -> Iterator[None]:
+        """Limit BLAS to so many threads within a ``with`` block; the last one to leave restores the original limit.
+
+        Between our products there are only small matrices. A second BLAS thread gains nothing there, and keeps a core
+        busy that the next product needs.
+        """
         with self.lock:
             limit = _controller().limit(limits=count)
             self.first = limit if self.blocks == 0 else self.first
@@ -42,16 +47,7 @@ class _Blas:
                 (limit if self.blocks else self.first).restore_original_limits()
 
 
-_blas = _Blas()
-
-
-def blas_threads(count: int) -> AbstractContextManager[None]:
-    """Limit BLAS to so many threads within a ``with`` block; the last one to leave restores the original limit.
-
-    Between our products there are only small matrices. A second BLAS thread gains nothing there, and keeps a core busy
-    that the next product needs.
-    """
-    return _blas.limited(count)
+blas_threads = _Blas().limited
 
 
 def in_parallel(n_threads: int, work: Callable[..., T], *arguments: Sequence[Any]) -> Iterator[T]:

@@ -9,7 +9,7 @@ from helpers import densify, sparse_matrix
 from vrpca.data.first_pass import column_moments
 from vrpca.data.open import as_source
 from vrpca.data.source import Source
-from vrpca.data.view import Problem
+from vrpca.data.view import Problem, View
 
 KINDS = ("C", "F", "csr", "csc", "float32", "csr float32", "int8", "blocks", "csr blocks")
 GATHERED = ("F", "int8", "csc", "csr int8", "pandas", "polars")  # their rows can be gathered from anywhere
@@ -81,7 +81,7 @@ def explicit(X, center, scale, weights, transpose):
 def view_of(source, center, scale=False, weights=None, transpose=False, n_threads=1):
     """The view of a source."""
     problem = Problem(source, weights, center, scale, n_threads)
-    return problem.view(column_moments(source, weights, 1), transpose)
+    return View.of(problem, column_moments(source, weights, 1), transpose)
 
 
 def view_and_z(kind, center, scale, weighted, transpose, rng, n=30, d=6, n_threads=2):

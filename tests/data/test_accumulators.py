@@ -12,11 +12,11 @@ from data_cases import Blocks
 
 import vrpca
 from helpers import densify, eps, random_orthonormal, sine
-from vrpca.data.first_pass import LargestEntry, MomentSum, SampleProductSum, column_moments, read_first
+from vrpca.data.first_pass import LargestEntry, MomentSum, SampleProductSum, column_moments
 from vrpca.data.gram import GramSum, SquareSum
 from vrpca.data.row_map import RowMap
 from vrpca.data.stream import MappedStream, StreamSum
-from vrpca.data.view import KernelRows, ProductSum, RowNorms
+from vrpca.data.view import KernelRows, Problem, ProductSum, RowNorms
 from vrpca.errors import DataError
 
 pytestmark = pytest.mark.reference
@@ -41,6 +41,10 @@ class Data:
     weights: np.ndarray | None
     center: bool
     directions: np.ndarray  # D x K
+
+    @property
+    def problem(self):
+        return Problem(Blocks(*(X for _, X in self.blocks)), self.weights, self.center, False, 2)
 
     @property
     def X(self):
@@ -97,31 +101,29 @@ def moments(found, data):
 
 def view_terms(found, data):
     """What a view makes of the finding: it must not depend on units and centres that first rows have set."""
-    return found.found.of_view(found.moments, None, data.trace, None)
+    return found.sums.finding(found.moments, None, data.trace, None)
 
 
 # name: (the empty accumulator, what is to be compared: numbers by name, or a basis)
 ACCUMULATORS = {
-    "MomentSum": (lambda data: MomentSum(D, data.weights, not data.center, 2), moments),
+    "MomentSum": (lambda data: MomentSum(data.problem), moments),
     "LargestEntry": (lambda data: LargestEntry(), lambda largest, data: {"largest": largest}),
     "GramSum": (
-        lambda data: GramSum(D, data.weights, data.center, not data.center, 2),
+        lambda data: GramSum(data.problem),
         lambda found, data: moments(found, data) | {"A": view_terms(found, data).A},
     ),
     "SampleProductSum": (
         lambda data: SampleProductSum(
+            data.problem,
             np.ascontiguousarray(random_orthonormal(D, 4, np.random.default_rng(1)), data.dtype),
-            data.weights,
-            not data.center,
-            2,
             data.mean + 0.01 * data.size if data.center else None,
             11,
         ),
         lambda found, data: moments(found, data) | vars(view_terms(found, data)) | {"rows sampled": found.rows_sampled},
     ),
     "StreamSum": (
-        lambda data: StreamSum(D, 8, data.weights, data.center, 2, np.random.default_rng(2)),
-        lambda found, data: moments(found, data) | {"basis": leading(found.found.vectors)},
+        lambda data: StreamSum(data.problem, 8, np.random.default_rng(2)),
+        lambda found, data: moments(found, data) | {"basis": leading(view_terms(found, data).vectors)},
     ),
     "MappedStream": (
         lambda data: MappedStream(data.row_map, 8, np.random.default_rng(3)),
@@ -227,11 +229,11 @@ def test_the_products_of_rows_merge_as_well():
     whole = fed(ProductSum(KernelRows(data.row_map), W, 2, np.zeros((TALL, 4))), data.blocks)
     for way in WAYS:
         found = way(ProductSum(KernelRows(data.row_map), W, 2, np.zeros((TALL, 4))), data.blocks)
-        np.testing.assert_allclose(found.U, whole.U, rtol=1e-12)
+        np.testing.assert_allclose(found.out, whole.out, rtol=1e-12)
         np.testing.assert_array_equal(found.P, whole.P)
     mine = merged(ProductSum(KernelRows(data.row_map), W, 2, P, out), sent(whole))
     assert mine.result()[0] is out and mine.result()[1] is P
-    np.testing.assert_array_equal(out, whole.U)
+    np.testing.assert_array_equal(out, whole.out)
     np.testing.assert_array_equal(P, whole.P)
 
 
@@ -240,10 +242,10 @@ def extreme(size, rng):
 
 
 FIRST = {
-    "MomentSum": lambda: MomentSum(D, None, False, 1),
-    "GramSum": lambda: GramSum(D, None, True, False, 1),
-    "SampleProductSum": lambda: SampleProductSum(np.eye(D)[:, :4].copy(), None, False, 1, np.ones(D), 0),
-    "StreamSum": lambda: StreamSum(D, 4, None, True, 1, np.random.default_rng(0)),
+    "MomentSum": MomentSum,
+    "GramSum": GramSum,
+    "SampleProductSum": lambda problem: SampleProductSum(problem, np.eye(D)[:, :4].copy(), np.ones(D), 0),
+    "StreamSum": lambda problem: StreamSum(problem, 4, np.random.default_rng(0)),
 }
 
 
@@ -254,17 +256,18 @@ FIRST = {
 def test_sizes_too_different_to_be_summed_up_are_noticed(name, sizes, rng):
     """As in one accumulator: the sums overflow, silently, and the first pass reads once more; or the small ones go."""
     X = [extreme(size, rng) for size in sizes]
-    accumulator = merged(fed(FIRST[name](), [(0, X[0])]), sent(fed(FIRST[name](), [(20, X[1])])))
+    source = Scattered(*X)
+    problem = Problem(source, None, True, False, 1)
+    accumulator = merged(fed(FIRST[name](problem), [(0, X[0])]), sent(fed(FIRST[name](problem), [(20, X[1])])))
     found = accumulator.result().moments
     with np.errstate(over="ignore", invalid="ignore"):
         summed_up = np.isfinite(found.second).all()
     if summed_up:
-        np.testing.assert_allclose(found.center, np.vstack(X).mean(axis=0), rtol=1e-12)
-    source = Scattered(*X)
-    first_pass = read_first(source, FIRST[name]())
+        np.testing.assert_allclose(found.data_mean, np.vstack(X).mean(axis=0), rtol=1e-12)
+    first_pass = problem.first_pass(FIRST[name](problem))
     truth = column_moments(Blocks(*X), None, 1)
-    assert first_pass.moments.readings == source.readings
-    np.testing.assert_allclose(first_pass.moments.center, truth.center, rtol=1e-12)
+    assert first_pass.moments.passes == source.readings
+    np.testing.assert_allclose(first_pass.moments.data_mean, truth.data_mean, rtol=1e-12)
     ratio = first_pass.moments.factor / truth.factor
     np.testing.assert_allclose(first_pass.moments.variance, truth.variance * ratio**2, rtol=1e-12)
 
@@ -276,11 +279,11 @@ def test_what_is_not_finite_is_not_lost(name, weight, fmt, rng):
     """One copy sees it, and the row that it has in the source is named; rows without weight are no exception."""
     X, weights = rng.standard_normal((60, D)), np.ones(60)
     X[47, 5], weights[47] = np.nan, weight
-    empty = FIRST[name]()
-    empty.weights = weights
     parts = [X[:20], X[20:40], X[40:]]
+    source = Scattered(*(map(sp.csr_array, parts) if fmt == "sparse" else parts))
+    problem = Problem(source, weights, True, False, 1)
     with pytest.raises(DataError, match=r"NaN \(row 47, column 5\)"):
-        read_first(Scattered(*(map(sp.csr_array, parts) if fmt == "sparse" else parts)), empty)
+        problem.first_pass(FIRST[name](problem))
 
 
 class Scattered(Blocks):

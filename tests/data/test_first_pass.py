@@ -10,19 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import eps, sparse_matrix
-from vrpca.data.first_pass import (
-    FirstPass,
-    LargestEntry,
-    Moments,
-    MomentSum,
-    Pair,
-    SampleProductSum,
-    column_moments,
-    read_first,
-)
-from vrpca.data.gram import GramSum, Matrix, ProvisionalSums
+from vrpca.data.first_pass import FirstPass, LargestEntry, Moments, Pair, SampleProductSum, column_moments
+from vrpca.data.gram import GramSum, Matrix
 from vrpca.data.open import as_source
 from vrpca.data.stream import Basis, StreamSum
+from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
 
 pytestmark = pytest.mark.reference
@@ -150,7 +142,7 @@ def test_rows_without_weight_do_not_set_the_scale(size, about_zero, fmt, rng):
     found = column_moments(source, weights, 1, about_zero=about_zero)
     _, mean, variance = two_pass(X[weights > 0])
     np.testing.assert_allclose(found.second / found.factor**2, variance + mean**2, rtol=1e-12)
-    assert found.readings == source.readings
+    assert found.passes == source.readings
 
 
 def test_one_row():
@@ -196,13 +188,13 @@ def test_the_first_block_does_not_decide_the_scale(fmt, first, later, rng):
 
 def test_ordinary_data_are_read_once(rng):
     source = Blocks(*rng.standard_normal((4, 10, 3)))
-    assert column_moments(source, None, 1).readings == source.readings == 1
+    assert column_moments(source, None, 1).passes == source.readings == 1
 
 
 def test_every_reading_is_counted(rng):
     source = Blocks(1e-200 * rng.standard_normal((9, 2)), 1e-130 * rng.standard_normal((9, 2)))
     found = column_moments(source, None, 1)
-    assert found.readings == source.readings
+    assert found.passes == source.readings
 
 
 @pytest.mark.parametrize("value", [1e-30, 1e30])
@@ -258,39 +250,51 @@ def test_not_finite_in_a_weighted_row(fmt, about_zero, weight, rng):
 # ------------------------------------------------------------------------------------------------ what is found besides
 
 
-def gram_sum(d):
-    return GramSum(d, None, False, True, 1)
+def as_they_are(source):
+    """The problem of data that are neither centred nor scaled."""
+    return Problem(source, None, False, False, 1)
+
+
+def received(problem, accumulator=None):
+    """The first pass as a view receives it."""
+    first_pass = problem.first_pass(accumulator)
+    assert first_pass.found is None
+    return View.of(problem, first_pass.moments).receive(first_pass)
 
 
 def test_a_finding_comes_with_the_moments_in_one_reading(rng):
     source = Blocks(*rng.standard_normal((4, 10, 3)))
-    found = read_first(source, gram_sum(3))
-    assert isinstance(found.found, ProvisionalSums) and found.moments.readings == source.readings == 1
-    assert read_first(source, MomentSum(3, None, True, 1)).found is None
+    problem = as_they_are(source)
+    found = received(problem, GramSum(problem))
+    assert isinstance(found.found, Matrix) and found.sums is None and found.moments.passes == source.readings == 1
+    assert received(problem).found is None
 
 
 @pytest.mark.parametrize("sizes", [(1e-200, 1.0), (1.0, 1e200)])
 def test_a_finding_is_dropped_where_the_data_have_to_be_read_again(sizes, rng):
     """Its numbers are as bad as the moments were."""
     source = Blocks(*(size * rng.standard_normal((10, 3)) for size in sizes))
-    found = read_first(source, gram_sum(3))
-    assert found.found is None and found.moments.readings == source.readings == 3
+    problem = as_they_are(source)
+    found = received(problem, GramSum(problem))
+    assert found.found is None and found.moments.passes == source.readings == 3
 
 
 def test_rows_that_prepared_the_pass_are_counted(rng):
     for size in (1.0, 1e200):  # read once, and read again
         source = Blocks(rng.standard_normal((10, 3)), size * rng.standard_normal((10, 3)))
-        assert read_first(source, SampleProductSum(np.eye(3)[:, :1].copy(), None, True, 1, None, 7)).rows_sampled == 7
+        problem = as_they_are(source)
+        accumulator = SampleProductSum(problem, np.eye(3)[:, :1].copy(), None, 7)
+        assert received(problem, accumulator).rows_sampled == 7
 
 
 def test_accumulators_choose_the_order_of_the_blocks(rng):
     """Those with a generator see blocks at random, the others in order."""
-    starts = {}
-    for name, accumulator in (("stream", StreamSum(3, 2, None, True, 1, rng)), ("gram", gram_sum(3))):
+    starts, problem = {}, as_they_are(Blocks(*np.ones((20, 5, 3))))
+    for name, accumulator in (("stream", StreamSum(problem, 2, rng)), ("gram", GramSum(problem))):
         seen = starts.setdefault(name, [])
         add = accumulator.add
         accumulator.add = lambda start, X, add=add, seen=seen: (seen.append(start), add(start, X))
-        read_first(Blocks(*np.ones((20, 5, 3))), accumulator)
+        problem.first_pass(accumulator)
     assert starts["gram"] == list(range(0, 100, 5)) == sorted(starts["stream"]) != starts["stream"]
 
 

@@ -19,17 +19,16 @@ from solvers.problems import (
 from vrpca.data import gram
 from vrpca.data.gram import GramSum
 from vrpca.data.open import as_source
-from vrpca.data.view import Problem
+from vrpca.data.view import Problem, View
 
 DTYPES = (np.float32, np.float64)
 
 
 def summed(X, center, scale, weights, threads):
     """A as the first pass sums it up; None where the view has no use for it."""
-    source = as_source(X)
-    problem = Problem(source, weights, center, scale, threads)
-    first_pass = problem.first_pass(GramSum(source.shape[1], weights, center, problem.about_zero, threads))
-    found = problem.view(first_pass.moments).receive(first_pass).found
+    problem = Problem(as_source(X), weights, center, scale, threads)
+    first_pass = problem.first_pass(GramSum(problem))
+    found = View.of(problem, first_pass.moments).receive(first_pass).found
     return None if found is None else found.A
 
 

@@ -78,7 +78,7 @@ def test_parts_of_the_rows(fmt, parts, rng):
     block = X[4:19]
     for found, expected in (
         (by_kernels(row_map.rows(slice(4, 19), block), 15, float), Z[4:19]),
-        (by_kernels(KernelRows(row_map).of_block(4, block), 15, float), Z[4:19]),
+        (by_kernels(KernelRows(row_map).of_block(slice(4, 19), block), 15, float), Z[4:19]),
         (by_kernels(row_map.rows(some, X[some]), 4, float), Z[some]),
         (by_kernels(row_map.cut(some).rows(slice(0, 4), X[some]), 4, float), Z[some]),
         (by_kernels(row_map.cut(slice(4, 19)).rows(slice(0, 15), block), 15, float), Z[4:19]),
@@ -92,23 +92,23 @@ def test_the_rows_of_the_only_block_are_kept(rng):
     """A source in memory hands out the same block every time; other blocks are mapped anew."""
     X, row_map = rng.standard_normal((N, D)), make_map("smab", np.float64, rng)
     kept = KernelRows(row_map, X)
-    rows = kept.of_block(0, X)
-    assert kept.of_block(0, X) is rows
+    rows = kept.of_block(slice(0, N), X)
+    assert kept.of_block(slice(0, N), X) is rows
     for start, block in ((5, X[5:]), (0, X[5:]), (0, X[:18].copy())):
-        found = by_kernels(kept.of_block(start, block), 18, float)
+        found = by_kernels(kept.of_block(slice(start, start + 18), block), 18, float)
         expected = row_map.rows(slice(start, start + 18), block)
         np.testing.assert_array_equal(found, by_kernels(expected, 18, float))
-    assert KernelRows(row_map).of_block(0, X) is not rows
+    assert KernelRows(row_map).of_block(slice(0, N), X) is not rows
 
 
 def test_rows_pickle_without_the_data(rng):
     X, row_map = rng.standard_normal((N, D)), make_map("smab", np.float64, rng)
     kept = KernelRows(row_map, X)
     before = len(pickle.dumps(KernelRows(row_map)))
-    rows = kept.of_block(0, X)
+    rows = kept.of_block(slice(0, N), X)
     assert len(pickle.dumps(kept)) == before
     other = pickle.loads(pickle.dumps(kept))
-    np.testing.assert_array_equal(by_kernels(other.of_block(0, X), N, float), by_kernels(rows, N, float))
+    np.testing.assert_array_equal(by_kernels(other.of_block(slice(0, N), X), N, float), by_kernels(rows, N, float))
 
 
 @pytest.mark.parametrize("parts", PARTS)

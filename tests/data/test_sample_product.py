@@ -11,17 +11,16 @@ from solvers.problems import ChunkedSource, assert_orthonormal, assert_true_answ
 from vrpca.data.first_pass import SampleProductSum
 from vrpca.data.gram import GramSum
 from vrpca.data.open import as_source
-from vrpca.data.view import Problem
+from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
 from vrpca.solvers.search_space import SearchSpace
 
 
-def seen(X, W, centre, weights, threads=2):
+def seen(X, W, origin, weights, threads=2):
     """The view, and the block with its image as the first pass finds them; or None."""
-    source = as_source(X)
-    problem = Problem(source, weights, centre is not None, False, threads)
-    first_pass = problem.first_pass(SampleProductSum(W, weights, problem.about_zero, threads, centre, 0))
-    view = problem.view(first_pass.moments)
+    problem = Problem(as_source(X), weights, origin is not None, False, threads)
+    first_pass = problem.first_pass(SampleProductSum(problem, W, origin, 0))
+    view = View.of(problem, first_pass.moments)
     return view, view.receive(first_pass).found
 
 
@@ -35,8 +34,8 @@ def test_against_the_whole_matrix(center, factor, weighted, threads, dtype, rng)
     X[:, 7] = 0
     X[:, 9] = 3 * factor  # constant: no part of it is left by centring
     weights = rng.uniform(0, 2, 3000) if weighted else None
-    centre = X[:200].astype(float).mean(axis=0) if center else None
-    view, pair = seen(X, rng.standard_normal((30, 4)).astype(dtype), centre, weights, threads)
+    origin = X[:200].astype(float).mean(axis=0) if center else None
+    view, pair = seen(X, rng.standard_normal((30, 4)).astype(dtype), origin, weights, threads)
     W, U = pair.W, pair.U
     assert W.dtype == U.dtype == dtype and (W[7] == 0).all() and ((W[9] == 0).all() or not center)
     assert_orthonormal(np.ascontiguousarray(W.T))
@@ -68,19 +67,16 @@ def test_first_rows_that_do_not_count(kind, sizes, rng):
     blocks = [size * rng.standard_normal((100, 6)) for size in sizes]
     weights = np.r_[np.zeros(100), np.ones(200)]
     problem = Problem(Blocks(*blocks), weights, False, False, 1)
-    if kind == "product":
-        accumulator = SampleProductSum(np.eye(6)[:, :2].copy(), weights, True, 1, None, 0)
-    else:
-        accumulator = GramSum(6, weights, False, True, 1)
-    first_pass = problem.first_pass(accumulator)
-    view = problem.view(first_pass.moments)
+    sums = GramSum(problem) if kind == "gram" else SampleProductSum(problem, np.eye(6)[:, :2].copy(), None, 0)
+    first_pass = problem.first_pass(sums)
+    view = View.of(problem, first_pass.moments)
     found = view.receive(first_pass).found
     if found is not None:
         image = found.A[:, :2] if kind == "gram" else found.U
         np.testing.assert_allclose(image, view.matrix()[:, :2], atol=1e-14)
 
 
-def test_a_centre_that_is_far_off_is_not_used(rng):
+def test_an_origin_that_is_far_off_is_not_used(rng):
     X = (1e5 + rng.standard_normal((3000, 20))).astype(np.float32)
     assert seen(X, rng.standard_normal((20, 4)).astype(np.float32), np.zeros(20), None)[1] is None
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import vrpca
 from helpers import sine
 from vrpca.check import check
-from vrpca.data.first_pass import MomentSum, column_moments, read_first
+from vrpca.data.first_pass import column_moments
 from vrpca.data.open import as_source
 from vrpca.data.source import PIECE_BYTES, Source, pieces, walk
-from vrpca.data.view import Problem
+from vrpca.data.view import Problem, View
 from vrpca.errors import DataError, DataTypeError
 
 pytestmark = pytest.mark.reference
@@ -214,9 +214,9 @@ def test_a_reduction_goes_through_all_blocks_once():
 def test_the_first_pass_is_one_pass_and_every_pass_is_counted():
     X = some_data()
     source = in_blocks(X, 64)
-    first = read_first(source, MomentSum(30, None, False, 1))
-    assert source.readings == first.moments.readings == 1
-    np.testing.assert_allclose(first.moments.center, X.mean(axis=0), rtol=1e-13)
+    first = Problem(source, None, True, False, 1).first_pass()
+    assert source.readings == first.moments.passes == 1
+    np.testing.assert_allclose(first.moments.data_mean, X.mean(axis=0), rtol=1e-13)
     for solver in ("gram", "krylov", "power", "vr"):
         source = in_blocks(X, 64)
         found = vrpca.svd(source, 2, solver=solver, tol=1e-6, random_state=0)
@@ -235,7 +235,7 @@ def test_samples_are_rows_of_the_source(make):
     ((_, rows),) = sample.source.blocks()
     numbers = sample.weights.astype(int) - 1  # the weights are the numbers of the rows
     np.testing.assert_array_equal(rows, X[numbers])
-    view = problem.view(column_moments(source, weights, 1))
+    view = View.of(problem, column_moments(source, weights, 1))
     assert view.passes_of_samples(200) == (0.5 if make is Gathering else 1.0)
 
 

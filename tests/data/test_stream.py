@@ -8,10 +8,10 @@ import scipy.sparse as sp
 
 import vrpca
 from solvers.problems import assert_orthonormal, assert_true_answer, suboptimality, transformed, with_singular_values
-from vrpca.data.first_pass import read_first
 from vrpca.data.open import as_source
 from vrpca.data.row_map import RowMap
 from vrpca.data.stream import Stream, StreamSum
+from vrpca.data.view import Problem, View
 
 DTYPES = (np.float32, np.float64)
 
@@ -24,9 +24,9 @@ def missed(basis, Z, k):
 
 def streamed(X, width, center, weights=None, seed=0):
     """The basis as the first pass finds it."""
-    source = as_source(X)
-    accumulator = StreamSum(source.shape[1], width, weights, center, 1, np.random.default_rng(seed))
-    return read_first(source, accumulator).found.vectors
+    problem = Problem(as_source(X), weights, center, False, 1)
+    first_pass = problem.first_pass(StreamSum(problem, width, np.random.default_rng(seed)))
+    return View.of(problem, first_pass.moments).receive(first_pass).found.vectors
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

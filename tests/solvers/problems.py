@@ -217,4 +217,4 @@ def view_of(
     transpose: bool = False,
 ) -> View:
     problem = Problem(as_source(X), weights, center, scale, n_threads=1)
-    return problem.view(problem.first_pass().moments, transpose)
+    return View.of(problem, problem.first_pass().moments, transpose)

@@ -1,13 +1,12 @@
-"""The first pass: mean and variance of every column, and whatever a solver wants summed up along with them.
+"""What is to be decomposed, and the first pass over it: moments, and whatever a solver wants summed up along with them.
 
-`MomentSum` accumulates the moments: weighted, shifted, and safe from overflow. Its subclasses sum up more of the same
-rows: `SampleProductSum` the product of A with a block, `gram.GramSum` the matrix A, `stream.StreamSum` a basis. A
-solver asks for one of them (`Solver.wants`) and receives what it found in the `FirstPass`.
+`MomentSum` accumulates mean and variance of every column: weighted, shifted, and safe from overflow. Its subclasses sum
+up more of the same rows: `SampleProductSum` the product of A with a block, `gram.GramSum` the matrix A,
+`stream.StreamSum` a basis. A solver asks for one of them (`Solver.wants`) and receives its finding in the `FirstPass`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -15,82 +14,116 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca import kernels
+from vrpca.data.open import as_source
 from vrpca.data.row_map import make_rows
+from vrpca.data.sampling import sample_rows
 from vrpca.data.source import Source, pieces
 from vrpca.errors import DataError
+from vrpca.typing import Array, Rng
 
 SAFE = 1e60  # entries up to here can be squared and summed as they are: 1e120 times 1e180 rows is below 1e308
 HEAD_ENTRIES = 65536  # entries of the first block that tell how large numbers are
 CANCELS = 1e6  # mean squared over variance: beyond it, subtracting the mean late costs more than 6 of 16 digits
 MEAN_ROUNDING = 1e-12  # relative rounding of means: sums in double precision, with room for many rows
+CONSTANT = 64 * float(np.finfo(float).eps)  # a deviation below this part of the mean is the rounding of the mean's sum
 PIECE_ENTRIES = 2**21  # entries of the rows that are multiplied at a time: 8 MB stay in the cache, and are worth a call
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Column moments of a source; `factor` times the data has this mean and this mean squared deviation.
+    """Column moments of a source, of `factor` times the data. Moments about zero have a mean of zeros."""
 
-    `readings` is the number of passes that it took to find them. Moments about zero have a mean of zeros.
-    """
-
-    total: float
-    mean: np.ndarray
-    variance: np.ndarray
+    total: float  # sum of the weights
+    mean: Array
+    variance: Array  # mean squared deviation
     factor: float
-    readings: int = 1
+    passes: int = 1  # passes that it took to find them
 
     @property
-    def center(self) -> np.ndarray:
+    def data_mean(self) -> Array:
         """The mean of the data themselves."""
         return self.mean if self.factor == 1 else self.mean / self.factor
 
     @property
-    def second(self) -> np.ndarray:
+    def second(self) -> Array:
         """Mean square about zero, of `factor` times the data."""
         return self.variance + self.mean**2
 
 
+@dataclass(frozen=True)
+class Problem:
+    """What is to be decomposed: the data, and how their rows become rows of Z."""
+
+    source: Source
+    weights: Array | None  # one for every row
+    center: bool  # whether to subtract the column means
+    scale: bool  # whether to divide by the columns' deviations
+    n_threads: int  # of the kernels
+
+    @property
+    def rows_that_count(self) -> int:
+        """Rows that have a weight."""
+        return self.source.shape[0] if self.weights is None else int(np.count_nonzero(self.weights))
+
+    @property
+    def weight(self) -> float:
+        """Mean weight of a row."""
+        return 1.0 if self.weights is None else float(self.weights.mean())
+
+    def first_pass(self, accumulator: MomentSum | None = None) -> FirstPass:
+        """Read the data once; raise if an entry is not finite, or if the blocks are not the rows of the source.
+
+        Entries beyond 1e60 or below 1e-60 are scaled by a power of two so that their squares neither overflow nor
+        vanish. That takes two more passes, and what was summed up besides the moments is dropped.
+        """
+        source, accumulator = self.source, accumulator or MomentSum(self)
+        accumulator = source.reduce(accumulator, accumulator.rng)
+        if accumulator.rows_seen != source.shape[0]:
+            raise DataError(f"The source has {source.shape[0]} rows, but its blocks have {accumulator.rows_seen}.")
+        first = accumulator.result()
+        with np.errstate(over="ignore", invalid="ignore"):
+            trace = first.moments.second.sum()
+        if np.isfinite(trace) and trace >= SAFE**-2:
+            return first
+        factor = _power_of_two(source.reduce(LargestEntry(self.weights)).result())
+        again = source.reduce(MomentSum(self, factor)).result().moments
+        return FirstPass(replace(again, passes=3), rows_sampled=first.rows_sampled)
+
+    def square(self, moments: Moments) -> Array:
+        """Mean square of each column of Z before scaling, times the moments' factor squared."""
+        return moments.variance if self.center else moments.second
+
+    def sample(self, rows: int, rng: Rng) -> tuple[Problem, int]:
+        """The problem of some of the rows, drawn at random; and how many rows were read for it."""
+        index, X, fetched = sample_rows(self.source, rows, rng)
+        weights = None if self.weights is None else self.weights[index]
+        return replace(self, source=as_source(X), weights=weights), fetched
+
+    def check_variation(self, moments: Moments) -> None:
+        """Raise where nothing varies: one row, constant rows, or zeros only."""
+        if self.center and self.rows_that_count < 2:
+            n = self.rows_that_count
+            raise DataError(f"PCA of n_samples = {n} sample is not defined: centring one row leaves nothing.")
+        if not (self.square(moments) > (CONSTANT * np.abs(moments.mean)) ** 2).any():
+            if not self.center:
+                raise DataError("X is zero everywhere: there is nothing to decompose.")
+            raise DataError("X has no variance: all rows are equal. Remove constant columns, or check how X was made.")
+
+
 class Finding:
-    """What the first pass found besides the moments."""
+    """What the first pass found besides the moments, in the terms of a view: `Pair`, `gram.Matrix`, `stream.Basis`."""
 
     random: ClassVar[bool] = True  # whether chance plays a part: an independent start needs another one then
-
-    def of_view(
-        self, moments: Moments, col_scale: np.ndarray | None, trace: float, support: np.ndarray | None
-    ) -> Finding | None:
-        """The finding in the terms of a view; None where rounding has spoilt it.
-
-        Parameters
-        ----------
-        moments : Moments
-            Those of the same pass.
-        col_scale : numpy.ndarray or None
-            The view's column scale.
-        trace : float
-            ``tr A``, in the units of the moments: that of `moments.factor` times the data.
-        support : numpy.ndarray or None
-            Which columns of Z are not zero.
-        """
-        return self
 
 
 @dataclass(frozen=True)
 class FirstPass:
-    """What the first pass found.
-
-    Attributes
-    ----------
-    moments : Moments
-        Mean and variance of every column.
-    found : Finding or None
-        What was summed up besides, for the solver that wanted it: `Pair`, `gram.Matrix` or `stream.Basis`.
-    rows_sampled : int
-        Rows that were read before the pass, to prepare it.
-    """
+    """What the first pass found."""
 
     moments: Moments
-    found: Finding | None = None
-    rows_sampled: int = 0
+    found: Finding | None = None  # for the solver that wanted it; `View.receive` makes it of the sums
+    rows_sampled: int = 0  # rows that were read before the pass, to prepare it
+    sums: MomentSum | None = None  # the accumulator, until a view receives its finding
 
     def without_start(self) -> FirstPass:
         """The same for another, independent start: what was found at random belongs to the first one."""
@@ -100,28 +133,18 @@ class FirstPass:
 class MomentSum:
     """Accumulates column moments by Chan, Golub and LeVeque's update.
 
-    Parameters
-    ----------
-    d : int
-        Number of columns.
-    weights : numpy.ndarray or None
-        A weight for every row of the source.
-    about_zero : bool
-        Whether nobody asks for the mean: moments about zero take less time.
-    n_threads : int
-        Threads of the kernels.
-    factor : float or None
-        The data are multiplied by this; None lets the first block decide.
+    The data are multiplied by `factor`; None lets the first block decide.
     """
 
     least_rows: int | None = None  # subclasses: the fewest rows that they like to see at a time
-    rng: np.random.Generator | None = None  # subclasses: the order in which they like to see rows
+    rng: Rng | None = None  # subclasses: the order in which they like to see rows
     rows_sampled = 0
 
-    def __init__(
-        self, d: int, weights: np.ndarray | None, about_zero: bool, n_threads: int, factor: float | None = None
-    ):
-        self.weights, self.about_zero, self.n_threads, self.factor = weights, about_zero, n_threads, factor
+    def __init__(self, problem: Problem, factor: float | None = None):
+        self.weights, self.center, self.n_threads = problem.weights, problem.center, problem.n_threads
+        self.about_zero = not (problem.center or problem.scale)  # nobody asks for the mean: that takes less time
+        self.factor = factor
+        d = problem.source.shape[1]
         self.total, self.mean, self.M2 = 0.0, np.zeros(d), np.zeros(d)
         self.rows_seen = 0
 
@@ -130,16 +153,13 @@ class MomentSum:
         if X.shape[1] != len(self.mean):
             raise DataError(f"The source has {len(self.mean)} features, but one of its blocks has {X.shape[1]}.")
         self.rows_seen += X.shape[0]
-        for lo, piece in self._pieces(X):
+        for lo, piece in [(0, X)] if self.least_rows is None else pieces(X, self.rng, self.least_rows):
             weight = None if self.weights is None else self.weights[start + lo : start + lo + piece.shape[0]]
             with np.errstate(over="ignore", invalid="ignore"):
                 if self._add_moments(piece, weight):
-                    self._add_more(piece, weight)
+                    self._add_more(piece, None if weight is None else np.sqrt(weight))
 
-    def _pieces(self, X: Any) -> Iterator[tuple[int, Any]]:
-        return iter([(0, X)]) if self.least_rows is None else pieces(X, self.rng, self.least_rows)
-
-    def _add_moments(self, X: Any, weight: np.ndarray | None) -> bool:
+    def _add_moments(self, X: Any, weight: Array | None) -> bool:
         """Whether any of the rows count."""
         if self.factor is None:
             self.factor = _first_factor(X)
@@ -151,7 +171,7 @@ class MomentSum:
         self._merge_moments(w, mean, M2)
         return w > 0
 
-    def _merge_moments(self, w: float, mean: np.ndarray, M2: np.ndarray) -> None:
+    def _merge_moments(self, w: float, mean: Array, M2: Array) -> None:
         if w > 0:
             delta = mean - self.mean
             self.mean += delta * (w / (self.total + w))
@@ -160,11 +180,11 @@ class MomentSum:
         elif not np.isfinite(M2).all():  # rows without weight must be finite as well
             self.M2 += M2
 
-    def _add_more(self, X: Any, weight: np.ndarray | None) -> None:
-        """What a subclass sums up besides."""
+    def _add_more(self, X: Any, root: Array | None) -> None:
+        """What a subclass sums up besides, of rows with these roots of weights."""
 
     @property
-    def running_mean(self) -> np.ndarray:
+    def running_mean(self) -> Array:
         """The mean of all rows so far, in the units of the data."""
         return self.mean / (1.0 if self.factor is None else self.factor)
 
@@ -183,60 +203,42 @@ class MomentSum:
         """Merge what a subclass sums up; the moments of the two are still apart."""
 
     def result(self) -> FirstPass:
-        """The moments, and what was found besides."""
+        """The moments, and the accumulator for what it has summed up besides."""
         with np.errstate(over="ignore", invalid="ignore"):
             variance = self.M2 / self.total
         moments = Moments(self.total, self.mean, variance, 1.0 if self.factor is None else self.factor)
-        return FirstPass(moments, self._found(), self.rows_sampled)
+        return FirstPass(moments, rows_sampled=self.rows_sampled, sums=self)
 
-    def _found(self) -> Finding | None:
+    def finding(self, moments: Moments, col_scale: Array | None, trace: float, support: Array | None) -> Finding | None:
+        """What a subclass has summed up besides, in the terms of a view; None where rounding has spoilt it.
+
+        `col_scale` is the view's column scale, `trace` is ``tr A`` in the units of the moments, `support` says which
+        columns of Z are not zero.
+        """
         return None
 
 
-def read_first(source: Source, accumulator: MomentSum) -> FirstPass:
-    """Make the first pass; raise if an entry is not finite, or if the blocks are not the rows of the source.
-
-    Entries beyond 1e60 or below 1e-60 are scaled by a power of two so that their squares neither overflow nor vanish.
-    That takes two more passes, and what was found besides the moments is dropped.
-    """
-    accumulator = source.reduce(accumulator, accumulator.rng)
-    if accumulator.rows_seen != source.shape[0]:
-        raise DataError(f"The source has {source.shape[0]} rows, but its blocks have {accumulator.rows_seen}.")
-    first = accumulator.result()
-    with np.errstate(over="ignore", invalid="ignore"):
-        trace = first.moments.second.sum()
-    if np.isfinite(trace) and trace >= SAFE**-2:
-        return first
-    factor = _power_of_two(source.reduce(LargestEntry(accumulator.weights)).result())
-    settings = (accumulator.weights, accumulator.about_zero, accumulator.n_threads)
-    again = source.reduce(MomentSum(source.shape[1], *settings, factor)).result()
-    return FirstPass(replace(again.moments, readings=3), None, first.rows_sampled)
-
-
-def column_moments(source: Source, weights: np.ndarray | None, n_threads: int, *, about_zero: bool = False) -> Moments:
+def column_moments(source: Source, weights: Array | None, n_threads: int, *, about_zero: bool = False) -> Moments:
     """The moments alone."""
-    return read_first(source, MomentSum(source.shape[1], weights, about_zero, n_threads)).moments
+    return Problem(source, weights, not about_zero, False, n_threads).first_pass().moments
 
 
 class LargestEntry:
     """Accumulates the largest absolute entry of rows that count; raises with its place where one is not finite.
 
-    Parameters
-    ----------
-    weights : numpy.ndarray or None
-        A weight for every row of the source. Rows without weight must be finite as well, but may be of any size.
+    Rows without weight must be finite as well, but may be of any size.
     """
 
-    def __init__(self, weights: np.ndarray | None = None) -> None:
+    def __init__(self, weights: Array | None = None) -> None:
         self.weights, self.largest = weights, 0.0
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
         values = X.data if sp.issparse(X) else X
         if not np.isfinite(values).all():
-            bad = np.argwhere(~np.isfinite(values))[0]
-            row, column = _place(X, bad)
-            what = "NaN" if np.isnan(values[tuple(bad)]) else "infinity"
+            bad = tuple(np.argwhere(~np.isfinite(values))[0])
+            row, column = _place(X, bad[0]) if sp.issparse(X) else bad
+            what = "NaN" if np.isnan(values[bad]) else "infinity"
             raise DataError(
                 f"Input X contains {what} (row {start + row}, column {column}); it must hold finite numbers only. "
                 "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer)."
@@ -255,11 +257,9 @@ class LargestEntry:
         return self.largest
 
 
-def _place(X: Any, bad: np.ndarray) -> tuple[int, int]:
-    if sp.issparse(X):
-        entry = int(bad[0])
-        return int(np.searchsorted(np.asarray(X.indptr), entry, side="right")) - 1, int(X.indices[entry])
-    return int(bad[0]), int(bad[1])
+def _place(X: Any, entry: int) -> tuple[int, int]:
+    """Row and column of a stored entry of a CSR matrix."""
+    return int(np.searchsorted(X.indptr, entry, side="right")) - 1, int(X.indices[entry])
 
 
 def first_unit(X: Any) -> float:
@@ -284,31 +284,48 @@ def _power_of_two(largest: float) -> float:
 class Pair(Finding):
     """An orthonormal block W, and its image U = A W."""
 
-    W: np.ndarray
-    U: np.ndarray
+    W: Array
+    U: Array
 
 
-@dataclass(frozen=True)
-class SampleProduct(Finding):
-    """``sum w_i (x_i - c) (x_i - c)^T W``, times ``unit^2``, for a provisional centre c."""
+class SampleProductSum(MomentSum):
+    """Accumulates ``sum w_i (x_i - c) (x_i - c)^T W`` for a block W (d x l) along with the moments.
 
-    W: np.ndarray
-    sum: np.ndarray
-    unit: float
-    centre: np.ndarray | None
+    The origin c is a guess of the mean; None if nothing is to be centred. `rows_sampled` rows were read to find W.
+    """
 
-    def of_view(
-        self, moments: Moments, col_scale: np.ndarray | None, trace: float, support: np.ndarray | None
-    ) -> Pair | None:
+    def __init__(self, problem: Problem, W: Array, origin: Array | None, rows_sampled: int):
+        super().__init__(problem)
+        self.W, self.origin, self.rows_sampled = np.ascontiguousarray(W), origin, rows_sampled
+        self.least_rows = max(64, PIECE_ENTRIES // len(W))
+        self.sum = np.zeros(W.shape)  # times the square of the unit
+        self.unit: float | None = None
+
+    def _add_more(self, X: Any, root: Array | None) -> None:
+        self.unit = first_unit(X) if self.unit is None else self.unit
+        U = np.zeros_like(self.W)
+        rows = make_rows(X, None, self.origin, root, None, self.unit)
+        kernels.product(rows, self.W, U, None, self.n_threads)
+        self.sum += U
+
+    def _merge_more(self, other: SampleProductSum) -> None:
+        if other.unit is not None:
+            self.unit = other.unit if self.unit is None else self.unit
+            ratio = self.unit / other.unit
+            self.sum += other.sum * ratio * ratio
+
+    def finding(self, moments: Moments, col_scale: Array | None, trace: float, support: Array | None) -> Pair | None:
         """The block made orthonormal, without columns that hold nothing, and its product with A of trace 1.
 
-        None where numbers overflow, where the centre was so far from the mean that the difference does not cancel, or
+        None where numbers overflow, where the origin was so far from the mean that the difference does not cancel, or
         where the block's vectors are dependent.
         """
+        if self.unit is None:
+            return None
         ratio = self.unit / moments.factor  # the square of one of the two may overflow
         W, U = self.W.astype(np.float64), self.sum / ratio / ratio / moments.total
-        if self.centre is not None:
-            delta = moments.mean - self.centre * moments.factor
+        if self.origin is not None:
+            delta = moments.mean - self.origin * moments.factor
             if (delta**2 > CANCELS * moments.variance + (MEAN_ROUNDING * moments.mean) ** 2).any():
                 return None
             U -= np.outer(delta, delta @ W)
@@ -321,51 +338,3 @@ class SampleProduct(Finding):
         turn = np.linalg.inv(factor).T
         W, U = W @ turn, U @ (turn / trace)
         return Pair(W.astype(self.W.dtype), U.astype(self.W.dtype)) if np.isfinite(U).all() else None
-
-
-class SampleProductSum(MomentSum):
-    """Accumulates the product of A with a block along with the moments.
-
-    Parameters
-    ----------
-    W : numpy.ndarray
-        The block, d x l.
-    weights, about_zero, n_threads
-        As for `MomentSum`.
-    centre : numpy.ndarray or None
-        A guess of the mean; None if nothing is to be centred.
-    rows_sampled : int
-        Rows that were read to find the block.
-    """
-
-    def __init__(
-        self,
-        W: np.ndarray,
-        weights: np.ndarray | None,
-        about_zero: bool,
-        n_threads: int,
-        centre: np.ndarray | None,
-        rows_sampled: int,
-    ):
-        super().__init__(len(W), weights, about_zero, n_threads)
-        self.W, self.centre, self.rows_sampled = np.ascontiguousarray(W), centre, rows_sampled
-        self.least_rows = max(64, PIECE_ENTRIES // len(W))
-        self.sum = np.zeros(W.shape)
-        self.unit: float | None = None
-
-    def _add_more(self, X: Any, weight: np.ndarray | None) -> None:
-        self.unit = first_unit(X) if self.unit is None else self.unit
-        root = None if weight is None else np.sqrt(weight)
-        U = np.zeros_like(self.W)
-        rows = make_rows(X, None, self.centre, root, None, self.unit)
-        kernels.product(rows, self.W, U, None, self.n_threads)
-        self.sum += U
-
-    def _merge_more(self, other: SampleProductSum) -> None:
-        if other.unit is not None:
-            self.unit = other.unit if self.unit is None else self.unit
-            ratio = self.unit / other.unit
-            self.sum += other.sum * ratio * ratio
-
-    def _found(self) -> SampleProduct | None:
-        return None if self.unit is None else SampleProduct(self.W, self.sum, self.unit, self.centre)

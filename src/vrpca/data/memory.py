@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from vrpca.data.source import Source, check_shape, walk, working_dtype
+from vrpca.data.source import Source, check_matrix, walk, working_dtype
 from vrpca.errors import DataError, DataTypeError
+from vrpca.linalg import CACHE_LINE
+from vrpca.typing import Array, Rng, Where
 
 BLOCK_BYTES = 4 << 20  # rows that must be converted are converted in blocks of this size: they fit a third-level cache
 CSC_BLOCKS = 8  # blocks of a CSC matrix: gathering a row costs a search in every column, so blocks are long
@@ -21,10 +24,8 @@ SPARSE_WIDE_AT = 4.0  # rows of the transposed matrix have to be gathered: that 
 # many times what the narrower copy takes.
 LOOK_FOR_EMPTY = 3.0
 
-Numbers = slice | np.ndarray  # which rows
 
-
-def as_array(X: Any) -> np.ndarray:
+def as_array(X: Any) -> Array:
     """Return X as a plain array of numbers, a view where it is an array already."""
     if np.ma.is_masked(X):
         raise DataError("X has masked entries: fill them in or drop their rows (numpy.ma.MaskedArray.filled).")
@@ -42,34 +43,22 @@ def as_array(X: Any) -> np.ndarray:
 
 
 class ConvertedSource(Source):
-    """A source whose blocks are converted when they are asked for.
+    """A source whose blocks are converted when they are asked for: `convert` says how.
 
-    Parameters
-    ----------
-    shape, dtype
-        As for `Source`.
-    block_rows : int
-        Rows of a block.
-    convert : callable
-        Makes a block of a slice of rows or of row numbers.
-    neighbours : int or None
-        As for `Source`; None where rows cannot be gathered.
+    `block_rows` is the number of rows of a block; `neighbours` is 0 where rows cannot be gathered.
     """
 
-    def __init__(
-        self,
-        shape: tuple[int, int],
-        dtype: np.dtype,
-        block_rows: int,
-        convert: Callable[[Numbers], Any],
-        neighbours: int | None = 1,
-    ):
-        self.shape, self.dtype, self.block_rows, self.convert = shape, dtype, block_rows, convert
-        self.block = convert(slice(0, shape[0])) if block_rows >= shape[0] else None
-        self.neighbours = neighbours or 1
-        self.gather_rows = 0 if neighbours is None or self.block is not None else block_rows
+    def __init__(self, shape: tuple[int, int], dtype: np.dtype, block_rows: int, neighbours: int = 1):
+        self.shape, self.dtype, self.block_rows = shape, dtype, block_rows
+        self.block = self.convert(slice(0, shape[0])) if block_rows >= shape[0] else None
+        self.neighbours = max(neighbours, 1)
+        self.gather_rows = block_rows if neighbours and self.block is None else 0
 
-    def blocks(self, rng: np.random.Generator | None = None) -> Iterator[tuple[int, Any]]:
+    @abstractmethod
+    def convert(self, rows: Where) -> Any:
+        """Make a block of a range of rows, or of the rows with these numbers."""
+
+    def blocks(self, rng: Rng | None = None) -> Iterator[tuple[int, Any]]:
         """Yield (first row, converted block)."""
         if self.block is not None:
             yield 0, self.block
@@ -77,7 +66,7 @@ class ConvertedSource(Source):
         for rows in walk(self.shape[0], self.block_rows, rng):
             yield rows.start, self.convert(rows)
 
-    def gather(self, numbers: np.ndarray) -> Any:
+    def gather(self, numbers: Array) -> Any:
         """The rows with these numbers."""
         return self.convert(numbers)
 
@@ -89,7 +78,7 @@ def rows_that_fit(d: int, dtype: np.dtype) -> int:
 
 def columnwise_neighbours(dtype: np.dtype) -> int:
     """How many neighbours in a column share a cache line."""
-    return max(1, 64 // dtype.itemsize)
+    return max(1, CACHE_LINE // dtype.itemsize)
 
 
 def physical_memory() -> float:
@@ -100,7 +89,7 @@ def physical_memory() -> float:
     return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
 
 
-def on_disk(X: np.ndarray) -> bool:
+def on_disk(X: Array) -> bool:
     """Whether an array lies in a mapped file."""
     owner: Any = X
     while isinstance(owner, np.ndarray):
@@ -111,19 +100,18 @@ def on_disk(X: np.ndarray) -> bool:
 class ArraySource(ConvertedSource):
     """A NumPy array: one block where it is C-ordered float32 or float64, else blocks converted one by one."""
 
-    def __init__(self, X: np.ndarray):
-        check_shape(X.shape)
-        dtype = working_dtype(X.dtype)
+    def __init__(self, X: Array):
+        dtype, (n, d), mapped = check_matrix(X), X.shape, on_disk(X)
         self.X = X
-        self.slow_to_read = on_disk(X) and X.nbytes > physical_memory() / 2
-        self.as_it_is = X.dtype == dtype and X.dtype.isnative and X.flags.c_contiguous and X.flags.aligned
-        rows = X.shape[0] if self.as_it_is else rows_that_fit(X.shape[1], dtype)
+        self.whole = X.dtype == dtype and X.dtype.isnative and X.flags.c_contiguous and X.flags.aligned
         self.columnwise = abs(X.strides[1]) > abs(X.strides[0])
+        self.slow_to_read = mapped and X.nbytes > physical_memory() / 2
         neighbours = columnwise_neighbours(X.dtype) if self.columnwise else 1
-        super().__init__((X.shape[0], X.shape[1]), dtype, rows, self._convert, None if on_disk(X) else neighbours)
+        super().__init__((n, d), dtype, n if self.whole else rows_that_fit(d, dtype), 0 if mapped else neighbours)
 
-    def _convert(self, rows: Numbers) -> np.ndarray:
-        return self.X if self.as_it_is else np.ascontiguousarray(self.X[rows], dtype=self.dtype)
+    def convert(self, rows: Where) -> Array:
+        """The rows, in C order; X itself where it is one block."""
+        return self.X if self.whole else np.ascontiguousarray(self.X[rows], dtype=self.dtype)
 
     def transposed(self) -> Source:
         """The transposed view of the array."""
@@ -132,8 +120,7 @@ class ArraySource(ConvertedSource):
 
 def sparse_source(X: Any) -> Source:
     """Return a scipy sparse matrix or array as a source; formats other than CSR and CSC become CSR."""
-    check_shape(X.shape)
-    working_dtype(X.dtype)
+    check_matrix(X)
     check_indices(X)
     if X.format not in ("csr", "csc"):
         X = X.tocsr()
@@ -185,41 +172,47 @@ def _check_range(X: Any, name: str, indices: Any, size: int, count: int | None =
         raise _damaged(X, f"an index is {wrong}, but it must lie in 0..{size - 1}")
 
 
-def _whole_numbers(X: Any, name: str, part: Any) -> np.ndarray:
+def _whole_numbers(X: Any, name: str, part: Any) -> Array:
     if not isinstance(part, np.ndarray) or part.ndim != 1 or part.dtype.kind not in "iu" or not part.dtype.isnative:
         raise _damaged(X, f"{name} is not a plain array of whole numbers")
     return part
 
 
 def _damaged(X: Any, what: str) -> DataError:
-    return DataError(
-        f"X is a damaged {X.format} matrix of shape {X.shape}: {what}. Build it again, from COO triplets say."
-    )
+    found = f"X is a damaged {X.format} matrix of shape {X.shape}: {what}"
+    return DataError(f"{found}. Build it again, from COO triplets say.")
 
 
-class CsrSource(ConvertedSource):
-    """A CSR matrix: one block where it is float32 or float64, else the values are converted block by block."""
+class SparseSource(ConvertedSource):
+    """What CSR and CSC matrices have in common."""
 
     sparse = True
-    columnwise = False
     wide_at = SPARSE_WIDE_AT
 
-    def __init__(self, X: Any):
-        dtype = working_dtype(X.dtype)
+    def __init__(self, X: Any, block_rows: int):
         self.X = X
-        self.as_it_is = X.dtype == dtype and X.dtype.isnative
-        per_row = max(1, X.nnz // X.shape[0])
-        rows = X.shape[0] if self.as_it_is else rows_that_fit(per_row, dtype)
-        super().__init__((X.shape[0], X.shape[1]), dtype, rows, self._convert)
+        super().__init__(X.shape, working_dtype(X.dtype), block_rows)
 
     @property
     def entries(self) -> int:
         """Number of stored entries."""
         return int(self.X.nnz)
 
-    def _convert(self, rows: Numbers) -> Any:
+
+class CsrSource(SparseSource):
+    """A CSR matrix: one block where it is float32 or float64, else the values are converted block by block."""
+
+    columnwise = False
+
+    def __init__(self, X: Any):
+        n, dtype = X.shape[0], working_dtype(X.dtype)
+        self.whole = X.dtype == dtype and X.dtype.isnative
+        super().__init__(X, n if self.whole else rows_that_fit(max(1, X.nnz // n), dtype))
+
+    def convert(self, rows: Where) -> Any:
+        """The rows, with their values in the working type; X itself where it is one block."""
         X = self.X
-        if self.as_it_is:
+        if self.whole:
             return X
         if not isinstance(rows, slice):
             return X[rows].astype(self.dtype)
@@ -227,7 +220,7 @@ class CsrSource(ConvertedSource):
         parts = (X.data[lo:hi].astype(self.dtype), X.indices[lo:hi], X.indptr[rows.start : rows.stop + 1] - lo)
         return sp.csr_array(parts, shape=(rows.stop - rows.start, X.shape[1]))
 
-    def without_empty_columns(self, least_saving: float) -> tuple[Source, np.ndarray | None]:
+    def without_empty_columns(self, least_saving: float) -> tuple[Source, Array | None]:
         """The matrix without its empty columns: the columns of all entries are numbered anew."""
         X, d = self.X, self.shape[1]
         if d * least_saving <= LOOK_FOR_EMPTY * X.indices.nbytes:
@@ -246,27 +239,19 @@ class CsrSource(ConvertedSource):
         return CscSource(self.X.T)
 
 
-class CscSource(ConvertedSource):
+class CscSource(SparseSource):
     """A CSC matrix: rows are gathered into CSR blocks."""
 
-    sparse = True
     columnwise = True
-    wide_at = SPARSE_WIDE_AT
 
     def __init__(self, X: Any):
-        self.X = X
-        dtype = working_dtype(X.dtype)
-        super().__init__((X.shape[0], X.shape[1]), dtype, -(-X.shape[0] // CSC_BLOCKS), self._convert)
+        super().__init__(X, -(-X.shape[0] // CSC_BLOCKS))
 
-    @property
-    def entries(self) -> int:
-        """Number of stored entries."""
-        return int(self.X.nnz)
-
-    def _convert(self, rows: Numbers) -> Any:
+    def convert(self, rows: Where) -> Any:
+        """The rows as a CSR matrix."""
         return self.X[rows].tocsr().astype(self.dtype, copy=False)
 
-    def without_empty_columns(self, least_saving: float) -> tuple[Source, np.ndarray | None]:
+    def without_empty_columns(self, least_saving: float) -> tuple[Source, Array | None]:
         """The matrix without its empty columns: the entries stay, the list of columns gets shorter."""
         X = self.X
         kept = np.flatnonzero(np.diff(X.indptr))

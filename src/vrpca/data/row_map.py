@@ -6,6 +6,7 @@ shift b. The kernels apply the map on the fly (`RowMap.rows`); `MappedRows` is i
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,18 +14,14 @@ import scipy.sparse as sp
 
 from vrpca import kernels
 from vrpca.errors import DataError
+from vrpca.typing import Array, Where
 
 # Beyond this, squares of raw entries could overflow or vanish in float32: the unit goes into the column scale then.
 EXTREME_UNIT = 1e12
 
 
 def make_rows(
-    X: Any,
-    col_scale: Any = None,
-    shift: Any = None,
-    row_scale: Any = None,
-    row_shift: Any = None,
-    unit: float = 1.0,
+    X: Any, col_scale: Any = None, shift: Any = None, row_scale: Any = None, row_shift: Any = None, unit: float = 1.0
 ) -> Any:
     """Rows ``z_i = a_i (x_i * s - b_i m)`` of a C-ordered array or a CSR matrix, as the kernels take them."""
     if sp.issparse(X):
@@ -32,54 +29,43 @@ def make_rows(
     return kernels.dense_rows(X, col_scale, shift, row_scale, row_shift, unit)
 
 
+@dataclass(eq=False)
 class RowMap:
-    """The parts of the map; None stands for ones (for the shift: no shift).
+    """The parts of the map, in double precision; None stands for ones (for the shift: no shift)."""
 
-    Parameters
-    ----------
-    dtype : numpy.dtype
-        The type of the data. The kernels take the column scale in it.
-    col_scale, shift, row_scale, row_shift : numpy.ndarray or None
-        The arrays s, m, a and b, in double precision.
-    unit : float
-        A factor of all rows.
-    """
+    dtype: np.dtype  # the type of the data: the kernels take the column scale in it
+    col_scale: Array | None = None  # s
+    shift: Array | None = None  # m
+    row_scale: Array | None = None  # a
+    row_shift: Array | None = None  # b
+    unit: float = 1.0  # a factor of all rows
 
-    def __init__(
-        self,
-        dtype: np.dtype,
-        col_scale: np.ndarray | None = None,
-        shift: np.ndarray | None = None,
-        row_scale: np.ndarray | None = None,
-        row_shift: np.ndarray | None = None,
-        unit: float = 1.0,
-    ):
-        self.dtype, self.unit = dtype, unit
-        self.col_scale, self.shift, self.row_scale, self.row_shift = col_scale, shift, row_scale, row_shift
-        self._rounded = _rounded(dtype, col_scale, shift)
+    def __post_init__(self) -> None:
+        self._rounded = _rounded(self.dtype, self.col_scale, self.shift)
 
-    def rows(self, where: slice | np.ndarray, X: Any) -> Any:
+    def per_row(self, where: Where) -> tuple[Array | None, Array | None]:
+        """The row scale and the row shift of some of the rows."""
+        a, b = self.row_scale, self.row_shift
+        return None if a is None else a[where], None if b is None else b[where]
+
+    def rows(self, where: Where, X: Any) -> Any:
         """The mapped rows of a block, as the kernels take them."""
-        a, b = (None if part is None else part[where] for part in (self.row_scale, self.row_shift))
-        return make_rows(X, *self._rounded, a, b, self.unit)
+        return make_rows(X, *self._rounded, *self.per_row(where), self.unit)
 
-    def cut(self, where: slice | np.ndarray) -> RowMap:
+    def cut(self, where: Where) -> RowMap:
         """The map of some of the rows."""
-        a, b = (None if part is None else part[where] for part in (self.row_scale, self.row_shift))
-        return RowMap(self.dtype, self.col_scale, self.shift, a, b, self.unit)
+        a, b = self.per_row(where)
+        return replace(self, row_scale=a, row_shift=b)
 
     def normalised(self, unit: float, d: int) -> RowMap:
         """The map with a unit; an extreme one goes into the column scale and the shift."""
         if 1 / EXTREME_UNIT < unit < EXTREME_UNIT:
-            return RowMap(self.dtype, self.col_scale, self.shift, self.row_scale, self.row_shift, unit)
+            return replace(self, unit=unit)
         scale = np.full(d, unit) if self.col_scale is None else self.col_scale * unit
-        shift = None if self.shift is None else self.shift * unit
-        return RowMap(self.dtype, scale, shift, self.row_scale, self.row_shift)
+        return replace(self, col_scale=scale, shift=None if self.shift is None else self.shift * unit, unit=1.0)
 
 
-def _rounded(
-    dtype: np.dtype, exact: np.ndarray | None, shift: np.ndarray | None
-) -> tuple[np.ndarray | None, np.ndarray | None]:
+def _rounded(dtype: np.dtype, exact: Array | None, shift: Array | None) -> tuple[Array | None, Array | None]:
     """The column scale in the data's type, and the shift that goes with its rounded numbers: means must cancel."""
     if exact is None:
         return None, shift
@@ -100,8 +86,7 @@ class MappedRows:
 
     def __init__(self, X: Any, row_map: RowMap, where: slice = slice(None)):
         dtype = X.dtype
-        a, b = (None if part is None else part[where] for part in (row_map.row_scale, row_map.row_shift))
-        parts = (row_map.col_scale, row_map.shift, a, b)
+        parts = (row_map.col_scale, row_map.shift, *row_map.per_row(where))
         s, m, a, b = (None if part is None else part.astype(dtype) for part in parts)
         self.sparse = sp.issparse(X)
         self.shift = m
@@ -117,12 +102,12 @@ class MappedRows:
             self.shift = None
         self.X = Z * a[:, None]
 
-    def times(self, B: np.ndarray) -> np.ndarray:
+    def times(self, B: Array) -> Array:
         """``Z B^T``."""
         out = np.asarray(self.X @ B.T)
         return out if self.shift is None else out - np.outer(self.weight, B @ self.shift)
 
-    def inner_products(self) -> np.ndarray:
+    def inner_products(self) -> Array:
         """``Z Z^T``."""
         if not self.sparse:
             return self.X @ self.X.T
@@ -132,14 +117,14 @@ class MappedRows:
             out = out - along - along.T + np.outer(self.weight, self.weight) * (self.shift @ self.shift)
         return out
 
-    def combined(self, Y: np.ndarray) -> np.ndarray:
+    def combined(self, Y: Array) -> Array:
         """``Y^T Z``."""
         if not self.sparse:
             return Y.T @ self.X
         out = np.ascontiguousarray((self.X.T @ Y).T)
         return out if self.shift is None else out - np.outer(Y.T @ self.weight, self.shift)
 
-    def square(self) -> np.ndarray:
+    def square(self) -> Array:
         """``Z^T Z``."""
         if not self.sparse:
             return self.X.T @ self.X

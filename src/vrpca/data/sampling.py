@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.source import Source
+from vrpca.typing import Array, Rng, Where
 
 DRAWN_AT_ONCE = 32768  # row numbers drawn at a time: 256 kB of them
 LEAST_RUNS = 8  # runs of consecutive rows that are gathered together, at least: fewer would not mix
@@ -17,27 +18,15 @@ LEAST_RUNS = 8  # runs of consecutive rows that are gathered together, at least:
 
 @dataclass(frozen=True)
 class Draw:
-    """Rows of a source, and an order in which to step through them.
+    """Rows of a source, and the order in which to step through them."""
 
-    Attributes
-    ----------
-    where : slice or numpy.ndarray
-        The numbers of the rows.
-    X : array or CSR matrix
-        The rows.
-    order : numpy.ndarray
-        The draws, as numbers within X; there may be none.
-    rows_read : int
-        Rows that were read for them.
-    """
-
-    where: slice | np.ndarray
-    X: Any
-    order: np.ndarray
-    rows_read: int
+    where: Where  # the numbers of the rows
+    X: Any  # the rows
+    orders: Iterable[Array]  # the draws, as numbers within X, a portion at a time; there may be none
+    rows_read: int  # rows that were read for them
 
 
-def draws(source: Source, m: int, rng: np.random.Generator, norms: np.ndarray | None) -> Iterator[Draw]:
+def draws(source: Source, m: int, rng: Rng, norms: Array | None) -> Iterator[Draw]:
     """Draw m rows with replacement: uniformly or, with `norms`, in proportion to the squared norms of the rows.
 
     A source that is one block is sampled exactly as the paper does. A source that can gather rows from anywhere comes
@@ -45,10 +34,8 @@ def draws(source: Source, m: int, rng: np.random.Generator, norms: np.ndarray | 
     """
     if not source.gather_rows:
         return _block_after_block(source, m, rng, norms)
-    n, rows = source.shape[0], source.gather_rows
-    return _gathered(
-        source, _dealt(n, rows, source.neighbours, m, rng) if norms is None else _drawn(norms, rows, m, rng)
-    )
+    parts = _dealt(source, m, rng) if norms is None else _drawn(norms, source.gather_rows, m, rng)
+    return (Draw(numbers, source.gather(numbers), [order], len(order)) for numbers, order in parts)
 
 
 def passes_of_draws(source: Source, m: int) -> float:
@@ -56,12 +43,7 @@ def passes_of_draws(source: Source, m: int) -> float:
     return m / source.shape[0] if source.block is not None or source.gather_rows else 1.0
 
 
-def _gathered(source: Source, parts: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[Draw]:
-    for numbers, order in parts:
-        yield Draw(numbers, source.gather(numbers), order, len(order))
-
-
-def _block_after_block(source: Source, m: int, rng: np.random.Generator, norms: np.ndarray | None) -> Iterator[Draw]:
+def _block_after_block(source: Source, m: int, rng: Rng, norms: Array | None) -> Iterator[Draw]:
     """Give every block its share of the m draws: by rows, or by squared norms."""
     n = source.shape[0]
     whole = n if norms is None else norms.sum()
@@ -75,17 +57,17 @@ def _block_after_block(source: Source, m: int, rng: np.random.Generator, norms: 
         done += share
         cumulative = None if inside is None else np.cumsum(inside)
         # A block that had to be fetched was read whole, and once, however many of its rows were drawn.
-        yield Draw(where, X, np.zeros(0, np.int64), share if source.block is not None else length)
-        for at in range(0, share, DRAWN_AT_ONCE):
-            yield Draw(where, X, _numbers(length, cumulative, min(DRAWN_AT_ONCE, share - at), rng), 0)
+        rows_read = share if source.block is not None else length
+        yield Draw(where, X, _numbers(length, cumulative, share, DRAWN_AT_ONCE, rng), rows_read)
 
 
-def _dealt(n: int, rows: int, run: int, m: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (row numbers, draws from them), m draws in all: runs of rows are dealt out at random, `rows` at a time.
+def _dealt(source: Source, m: int, rng: Rng) -> Iterator[tuple[Array, Array]]:
+    """Yield (row numbers, draws from them), m draws in all: runs of neighbours are dealt out at random.
 
     Each row is fetched once per n draws: dealing comes close to drawing from all rows at a fraction of the price.
     """
-    run = max(1, min(run, rows // LEAST_RUNS))
+    n, rows = source.shape[0], source.gather_rows
+    run = max(1, min(source.neighbours, rows // LEAST_RUNS))
     while m > 0:
         starts = rng.permutation(np.arange(0, n, run))
         while m > 0 and len(starts):
@@ -97,21 +79,24 @@ def _dealt(n: int, rows: int, run: int, m: int, rng: np.random.Generator) -> Ite
             m -= len(order)
 
 
-def _drawn(norms: np.ndarray, rows: int, m: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _drawn(norms: Array, rows: int, m: int, rng: Rng) -> Iterator[tuple[Array, Array]]:
     """Yield (row numbers, draws from them): rows drawn by their squared norms, `rows` at a time."""
-    cumulative = np.cumsum(norms)
-    for at in range(0, m, rows):
-        yield np.unique(_numbers(len(norms), cumulative, min(rows, m - at), rng), return_inverse=True)
+    for numbers in _numbers(len(norms), np.cumsum(norms), m, rows, rng):
+        yield np.unique(numbers, return_inverse=True)
 
 
-def _numbers(n: int, cumulative: np.ndarray | None, count: int, rng: np.random.Generator) -> np.ndarray:
-    if cumulative is None:
-        return rng.integers(n, size=count)
-    drawn = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")
-    return np.minimum(drawn, n - 1)
+def _numbers(n: int, cumulative: Array | None, m: int, portion: int, rng: Rng) -> Iterator[Array]:
+    """Draw m of the numbers 0..n-1, a portion at a time: uniformly, or by weights with these cumulative sums."""
+    for at in range(0, m, portion):
+        count = min(portion, m - at)
+        if cumulative is None:
+            yield rng.integers(n, size=count)
+        else:
+            drawn = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")
+            yield np.minimum(drawn, n - 1)
 
 
-def sample_rows(source: Source, rows: int, rng: np.random.Generator) -> tuple[np.ndarray, Any, int]:
+def sample_rows(source: Source, rows: int, rng: Rng) -> tuple[Array, Any, int]:
     """Some rows at random, without replacement: their numbers, themselves, and how many were read for that.
 
     Where rows come in blocks that have to be fetched, they are the rows of a few blocks.

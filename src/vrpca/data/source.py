@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca.errors import DataError
+from vrpca.typing import Array, Rng
 
 PIECE_BYTES = 1 << 20  # size of a piece: it stays in a second-level cache, which has 512 kB to 2 MB today
 
@@ -38,6 +39,20 @@ class Accumulator(Protocol):
 
 
 A = TypeVar("A", bound=Accumulator)
+
+
+class ArraySum:
+    """The base of accumulators whose result is one array: a sum, or a place for each row, zero until it is seen."""
+
+    out: Array
+
+    def merge(self, other: Any) -> None:
+        """Take in what another accumulator has seen."""
+        self.out += other.out
+
+    def result(self) -> Any:
+        """The array."""
+        return self.out
 
 
 class Source(ABC):
@@ -77,7 +92,7 @@ class Source(ABC):
     neighbours: int = 1
 
     @abstractmethod
-    def blocks(self, rng: np.random.Generator | None = None) -> Iterator[tuple[int, Any]]:
+    def blocks(self, rng: Rng | None = None) -> Iterator[tuple[int, Any]]:
         """Yield (number of the first row, block) over all rows, in order, or in random order with `rng`.
 
         A block is a C-ordered array or a CSR matrix of this source's dtype. A source that can hand out everything at
@@ -93,17 +108,17 @@ class Source(ABC):
         """Number of stored entries."""
         return self.shape[0] * self.shape[1]
 
-    def reduce(self, accumulator: A, rng: np.random.Generator | None = None) -> A:
+    def reduce(self, accumulator: A, rng: Rng | None = None) -> A:
         """Feed all rows to an accumulator: one pass. Return the accumulator."""
-        for start, X in self.blocks(rng):
+        for start, X in self.blocks(rng) if self.block is None else [(0, self.block)]:
             accumulator.add(start, X)
         return accumulator
 
-    def gather(self, numbers: np.ndarray) -> Any:
+    def gather(self, numbers: Array) -> Any:
         """The rows with these sorted numbers as a block. Only where `gather_rows` is not 0."""
         raise TypeError(f"{type(self).__name__} cannot gather rows: gather_rows is {self.gather_rows}.")
 
-    def without_empty_columns(self, least_saving: float) -> tuple[Source, np.ndarray | None]:
+    def without_empty_columns(self, least_saving: float) -> tuple[Source, Array | None]:
         """The source without its empty columns, and the numbers of the columns that are left.
 
         Parameters
@@ -113,6 +128,12 @@ class Source(ABC):
             narrower copy takes, and returns itself and None where it does not pay.
         """
         return self, None
+
+
+def check_matrix(X: Any) -> np.dtype:
+    """The type in which to work with X; raise unless X is a matrix of numbers, and not empty."""
+    check_shape(X.shape)
+    return working_dtype(X.dtype)
 
 
 def working_dtype(dtype: np.dtype) -> np.dtype:
@@ -141,7 +162,7 @@ def check_shape(shape: tuple[int, ...]) -> None:
             raise DataError(f"Found array with 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")
 
 
-def walk(n: int, rows: int, rng: np.random.Generator | None) -> Iterator[slice]:
+def walk(n: int, rows: int, rng: Rng | None) -> Iterator[slice]:
     """Yield slices of at most `rows` rows that cover 0..n, in order or, with `rng`, in random order."""
     starts = np.arange(0, n, max(rows, 1))
     if rng is not None:
@@ -150,7 +171,7 @@ def walk(n: int, rows: int, rng: np.random.Generator | None) -> Iterator[slice]:
         yield slice(start, min(start + rows, n))
 
 
-def pieces(X: Any, rng: np.random.Generator | None, least: int = 64) -> Iterator[tuple[int, Any]]:
+def pieces(X: Any, rng: Rng | None, least: int = 64) -> Iterator[tuple[int, Any]]:
     """Cut a block into pieces that stay in the cache: (first row, piece), in order or, with `rng`, in random order.
 
     A piece has at least `least` rows, even where they do not fit in the cache.

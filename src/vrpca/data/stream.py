@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from vrpca.data.first_pass import Finding, MomentSum, first_unit
+from vrpca.data.first_pass import Finding, Moments, MomentSum, Problem, first_unit
 from vrpca.data.row_map import MappedRows, RowMap
 from vrpca.data.source import pieces
+from vrpca.typing import Array, Rng
 
 ROWS_PER_VECTOR = 2  # rows that are taken in at a time, per vector that is kept: the eigenproblem has order 3 m then
 
@@ -22,21 +23,15 @@ ROWS_PER_VECTOR = 2  # rows that are taken in at a time, per vector that is kept
 class Basis(Finding):
     """The vectors of a stream, as columns."""
 
-    vectors: np.ndarray
+    vectors: Array
 
 
 class Stream:
-    """The m leading right singular vectors of a stream of rows, approximately.
-
-    Parameters
-    ----------
-    width : int
-        Number of vectors that are kept, m.
-    """
+    """The m leading right singular vectors of a stream of rows, approximately."""
 
     def __init__(self, width: int):
-        self.width = width
-        self.B: np.ndarray | None = None
+        self.width = width  # m
+        self.B: Array | None = None
         self.broken = False  # by numbers that overflow
 
     def add(self, X: Any, row_map: RowMap, start: int = 0) -> None:
@@ -62,7 +57,7 @@ class Stream:
             self.B = Y[: len(B)].T @ B
             self.B += rows.combined(Y[len(B) :])
 
-    def basis(self) -> np.ndarray | None:
+    def basis(self) -> Array | None:
         """The vectors as columns of length 1, leading ones first; fewer than m if the rows have a smaller rank.
 
         None where there is nothing to build on: no rows, or numbers too large to be squared.
@@ -77,7 +72,7 @@ class Stream:
 class MappedStream:
     """Accumulates a stream of mapped rows, a piece at a time in random order."""
 
-    def __init__(self, row_map: RowMap, width: int, rng: np.random.Generator):
+    def __init__(self, row_map: RowMap, width: int, rng: Rng):
         self.row_map, self.rng = row_map, rng
         self.stream = Stream(width)
 
@@ -90,7 +85,7 @@ class MappedStream:
         """Take in what another accumulator has seen."""
         self.stream.merge(other.stream)
 
-    def result(self) -> np.ndarray | None:
+    def result(self) -> Array | None:
         """The vectors as columns, or None."""
         return self.stream.basis()
 
@@ -98,23 +93,14 @@ class MappedStream:
 class StreamSum(MomentSum):
     """Accumulates a stream along with the moments, centred by the mean so far, in random order."""
 
-    def __init__(
-        self,
-        d: int,
-        width: int,
-        weights: np.ndarray | None,
-        center: bool,
-        n_threads: int,
-        rng: np.random.Generator,
-    ):
-        super().__init__(d, weights, not center, n_threads)
-        self.stream, self.center, self.rng = Stream(width), center, rng
+    def __init__(self, problem: Problem, width: int, rng: Rng):
+        super().__init__(problem)
+        self.stream, self.rng = Stream(width), rng
         self.least_rows = ROWS_PER_VECTOR * width
         self.unit: float | None = None
 
-    def _add_more(self, X: Any, weight: np.ndarray | None) -> None:
+    def _add_more(self, X: Any, root: Array | None) -> None:
         self.unit = first_unit(X) if self.unit is None else self.unit
-        root = None if weight is None else np.sqrt(weight)
         mean = self.running_mean if self.center else None
         self.stream.add(X, RowMap(X.dtype, None, mean, root, None, self.unit))
 
@@ -130,12 +116,13 @@ class StreamSum(MomentSum):
             row = apart[None].astype(self.stream.B.dtype)
             self.stream.add(row, RowMap(row.dtype, unit=self.unit))
 
-    def _found(self) -> Basis | None:
+    def finding(self, moments: Moments, col_scale: Array | None, trace: float, support: Array | None) -> Basis | None:
+        """The basis; its vectors are the same in all units."""
         basis = self.stream.basis()
         return None if basis is None else Basis(basis)
 
 
-def _leading(gram: np.ndarray, m: int) -> np.ndarray:
+def _leading(gram: Array, m: int) -> Array:
     """The m leading eigenvectors, as columns, largest first."""
     size = len(gram)
     scale = max(float(np.max(np.abs(gram.diagonal()))), np.finfo(gram.dtype).tiny)

@@ -7,102 +7,24 @@ that ``tr A = 1``: solvers work in pure numbers, whatever the scale of the data.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from vrpca import kernels
-from vrpca.data.first_pass import CANCELS, FirstPass, Moments, MomentSum, read_first
+from vrpca.data.first_pass import CANCELS, FirstPass, Moments, Problem
 from vrpca.data.gram import SquareSum
 from vrpca.data.open import as_source
 from vrpca.data.row_map import RowMap
 from vrpca.data.sampling import draws, passes_of_draws, sample_rows
-from vrpca.data.source import Source
+from vrpca.data.source import ArraySum, Source
 from vrpca.data.stream import MappedStream
-from vrpca.errors import DataError
 from vrpca.linalg import aligned_zeros
+from vrpca.typing import Array, Rng, Where
 
-CONSTANT = 64 * float(np.finfo(float).eps)  # a deviation below this part of the mean is the rounding of the mean's sum
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is to be decomposed: the data, and how its rows become rows of Z."""
-
-    source: Source
-    weights: np.ndarray | None
-    center: bool
-    scale: bool
-    n_threads: int
-
-    @property
-    def rows_that_count(self) -> int:
-        """Rows that count."""
-        return self.source.shape[0] if self.weights is None else int(np.count_nonzero(self.weights))
-
-    @property
-    def weight(self) -> float:
-        """Mean weight of a row."""
-        return 1.0 if self.weights is None else float(self.weights.mean())
-
-    @property
-    def about_zero(self) -> bool:
-        """Whether nothing asks for the means."""
-        return not (self.center or self.scale)
-
-    def first_pass(self, accumulator: MomentSum | None = None) -> FirstPass:
-        """Read the data once: for the moments, and for what the accumulator sums up besides."""
-        d = self.source.shape[1]
-        return read_first(self.source, accumulator or MomentSum(d, self.weights, self.about_zero, self.n_threads))
-
-    def square(self, moments: Moments) -> np.ndarray:
-        """Mean square of each column of Z before scaling, times the moments' factor squared."""
-        return moments.variance if self.center else moments.second
-
-    def sample(self, rows: int, rng: np.random.Generator) -> tuple[Problem, int]:
-        """The problem of some of the rows, drawn at random; and how many rows were read for it."""
-        index, X, fetched = sample_rows(self.source, rows, rng)
-        weights = None if self.weights is None else self.weights[index]
-        return replace(self, source=as_source(X), weights=weights), fetched
-
-    def check_variation(self, moments: Moments) -> None:
-        """Raise where nothing varies: one row, constant rows, or zeros only."""
-        if self.center and self.rows_that_count < 2:
-            raise DataError(
-                f"PCA of n_samples = {self.rows_that_count} sample is not defined: centring one row leaves nothing."
-            )
-        if not (self.square(moments) > (CONSTANT * np.abs(moments.mean)) ** 2).any():
-            raise DataError(
-                "X has no variance: all rows are equal. Remove constant columns, or check how X was made."
-                if self.center
-                else "X is zero everywhere: there is nothing to decompose."
-            )
-
-    def view(self, moments: Moments, transpose: bool = False) -> View:
-        """The view of the data; of their transpose with ``transpose=True``."""
-        source, n = self.source, self.source.shape[0]
-        weight = None if self.weights is None else np.sqrt(self.weights * (n / self.weights.sum()))
-        mean = moments.center if self.center else None
-        square = self.square(moments)
-        inverse = None
-        frobenius = np.sqrt(n * square.sum()) / moments.factor
-        if self.scale:
-            inverse = 1 / column_scale(moments)
-            frobenius = np.sqrt(n * (square * (inverse / moments.factor) ** 2).sum())
-        support = None
-        if transpose:
-            source, shift = source.transposed(), None
-            if mean is not None:
-                shift = np.ones(n) if weight is None else weight
-            row_map = RowMap(source.dtype, weight, shift, inverse, mean)
-        else:
-            support = square > 0
-            shift = mean if mean is None or inverse is None else mean * inverse
-            row_map = RowMap(source.dtype, inverse, shift, weight)
-        row_map = row_map.normalised(np.sqrt(source.shape[0]) / frobenius, source.shape[1])
-        cancellation = _cancellation(moments, inverse) if self.center and source.sparse else 1.0
-        return View(source, row_map, frobenius, self.n_threads, support, cancellation)
+# A deviation below this part of the mean is rounding. The 10 is that of scikit-learn's StandardScaler.
+ROUNDED_TO_CONSTANT = 10 * float(np.finfo(float).eps)
 
 
 class KernelRows:
@@ -118,12 +40,12 @@ class KernelRows:
     def __getstate__(self) -> dict[str, Any]:
         return {"map": self.map, "block": None, "kept": None}  # the data stay where they are
 
-    def of_block(self, start: int, X: Any) -> Any:
-        """The mapped rows of a block, whose first row is row number `start`."""
+    def of_block(self, where: Where, X: Any) -> Any:
+        """The mapped rows of a block that has the rows `where` of the source."""
         if self.block is None or X is not self.block:
-            return self.map.rows(slice(start, start + X.shape[0]), X)
+            return self.map.rows(where, X)
         if self.kept is None:
-            self.kept = self.map.rows(slice(0, X.shape[0]), X)
+            self.kept = self.map.rows(where, X)
         return self.kept
 
 
@@ -131,50 +53,58 @@ class KernelRows:
 class Block:
     """Rows of a view, in the form that the kernels take: a slice of them, or those with the numbers `where`."""
 
-    where: slice | np.ndarray
+    where: Where
     rows: Any
 
-    def cut(self, per_row: np.ndarray | None) -> np.ndarray | None:
+    def cut(self, per_row: Array | None) -> Any:
         """The part of a per-row array that belongs to this block: a view of it for a slice, else a copy."""
         return None if per_row is None else per_row[self.where]
 
 
+@dataclass(eq=False)
 class View:
-    """Z, walked block by block; counts every row it reads.
+    """Z, walked block by block; counts every row it reads."""
 
-    Parameters
-    ----------
-    source : Source
-        Where the rows come from.
-    row_map : RowMap
-        Centring, scaling, weights, and the unit that makes ``tr A = 1``.
-    frobenius : float
-        ``|Z|_F`` before normalisation.
-    n_threads : int
-        Threads of the products.
-    support : numpy.ndarray or None
-        Which columns of Z are not zero, where known.
-    cancellation : float
-        How much larger the numbers are than what centring leaves of them; more than 1 only where it comes late.
-    """
+    source: Source  # where the rows come from
+    map: RowMap  # centring, scaling, weights, and the unit that makes ``tr A = 1``
+    frobenius: float  # ``|Z|_F`` before normalisation
+    n_threads: int  # threads of the products
+    support: Array | None = None  # which columns of Z are not zero, where known
+    cancellation: float = 1.0  # how much larger numbers are than what centring leaves, where it comes after products
+    rows_read: int = field(default=0, init=False)
 
-    def __init__(
-        self,
-        source: Source,
-        row_map: RowMap,
-        frobenius: float,
-        n_threads: int,
-        support: np.ndarray | None = None,
-        cancellation: float = 1.0,
-    ):
-        self.source, self.frobenius, self.n_threads = source, frobenius, n_threads
-        self.support, self.cancellation = support, cancellation
-        self.n, self.d = source.shape
-        self.dtype = source.dtype
-        self.map, self.kernel_rows = row_map, KernelRows(row_map, source.block)
-        self.rounding = float(np.finfo(self.dtype).eps) * cancellation  # relative, of products with A
-        self.rows_read = 0
-        self._norms: np.ndarray | None = None
+    def __post_init__(self) -> None:
+        self.n, self.d = self.source.shape
+        self.dtype = self.source.dtype
+        self.kernel_rows = KernelRows(self.map, self.source.block)
+        self.rounding = float(np.finfo(self.dtype).eps) * self.cancellation  # relative, of products with A
+        self._norms: Array | None = None
+
+    @classmethod
+    def of(cls, problem: Problem, moments: Moments, transpose: bool = False) -> View:
+        """The view of the data; of their transpose with ``transpose=True``."""
+        source, n = problem.source, problem.source.shape[0]
+        weight = None if problem.weights is None else np.sqrt(problem.weights * (n / problem.weights.sum()))
+        mean = moments.data_mean if problem.center else None
+        square = problem.square(moments)
+        inverse = None
+        frobenius = np.sqrt(n * square.sum()) / moments.factor
+        if problem.scale:
+            inverse = 1 / column_scale(moments)
+            frobenius = np.sqrt(n * (square * (inverse / moments.factor) ** 2).sum())
+        support = None
+        if transpose:
+            source, shift = source.transposed(), None
+            if mean is not None:
+                shift = np.ones(n) if weight is None else weight
+            row_map = RowMap(source.dtype, weight, shift, inverse, mean)
+        else:
+            support = square > 0
+            shift = mean if mean is None or inverse is None else mean * inverse
+            row_map = RowMap(source.dtype, inverse, shift, weight)
+        row_map = row_map.normalised(np.sqrt(source.shape[0]) / frobenius, source.shape[1])
+        cancellation = _cancellation(moments, inverse) if problem.center and source.sparse else 1.0
+        return cls(source, row_map, frobenius, problem.n_threads, support, cancellation)
 
     @property
     def trace(self) -> float:
@@ -183,14 +113,15 @@ class View:
 
     def receive(self, first_pass: FirstPass) -> FirstPass:
         """The first pass with what it found in the terms of this view."""
-        found, moments = first_pass.found, first_pass.moments
-        if found is not None:
-            with np.errstate(over="ignore", invalid="ignore"):
-                trace = (self.frobenius * moments.factor) ** 2 / self.n
-                found = found.of_view(moments, self.map.col_scale, trace, self.support)
-        return replace(first_pass, found=found)
+        moments, sums = first_pass.moments, first_pass.sums
+        if sums is None:
+            return first_pass
+        with np.errstate(over="ignore", invalid="ignore"):
+            trace = (self.frobenius * moments.factor) ** 2 / self.n
+            found = sums.finding(moments, self.map.col_scale, trace, self.support)
+        return replace(first_pass, found=found, sums=None)
 
-    def product(self, W: np.ndarray, P: np.ndarray | None = None, out: np.ndarray | None = None) -> np.ndarray:
+    def product(self, W: Array, P: Array | None = None, out: Array | None = None) -> Array:
         """Return ``A W`` by one pass, in `out` if given; `P` (n x l, zeros), if given, receives ``Z W``."""
         U, projections = self._read(ProductSum(self.kernel_rows, W, self.n_threads, P, out))
         if P is not None and projections is not P:  # a source that lies in several places merges copies
@@ -201,21 +132,21 @@ class View:
         U /= self.n
         return U
 
-    def _read(self, accumulator: Any, rng: np.random.Generator | None = None) -> Any:
+    def _read(self, accumulator: Any, rng: Rng | None = None) -> Any:
         """One pass: the accumulator's result."""
         if self.source.block is None:
             accumulator = self.source.reduce(accumulator, rng)
-        else:
+        else:  # most passes are of this kind: the source has no part in them
             accumulator.add(0, self.source.block)
         self.rows_read += self.n
         return accumulator.result()
 
-    def matrix(self) -> np.ndarray:
+    def matrix(self) -> Array:
         """Return A itself (d x d), in double precision, by one pass."""
         implicit = self.cancellation**2 <= CANCELS
         return self._read(SquareSum(self.map, self.d, implicit, self.n_threads)) / self.n
 
-    def stream(self, width: int, rng: np.random.Generator) -> np.ndarray | None:
+    def stream(self, width: int, rng: Rng) -> Array | None:
         """The leading right singular vectors, approximately, by one pass in random block order; or None."""
         return self._read(MappedStream(self.map, width, rng), rng)
 
@@ -224,20 +155,20 @@ class View:
         """Whether the row norms have been read."""
         return self._norms is not None
 
-    def row_norms(self) -> np.ndarray:
+    def row_norms(self) -> Array:
         """Return every ``|z_i|^2`` (their mean is 1); read once, then kept."""
         if self._norms is None:
             self._norms = self._read(RowNorms(self.kernel_rows, self.n))
         return self._norms
 
-    def importance(self, sampling: str) -> np.ndarray | None:
+    def importance(self, sampling: str) -> Array | None:
         """Return the weight of each row's step, ``mean |z|^2 / |z_i|^2``, or None where all weights are 1."""
         if sampling == "uniform":
             return None
         norms = self.row_norms()
         return np.divide(norms.mean(), norms, out=np.zeros_like(norms), where=norms > 0)
 
-    def samples(self, m: int, rng: np.random.Generator, sampling: str) -> Iterator[tuple[Block, np.ndarray]]:
+    def samples(self, m: int, rng: Rng, sampling: str) -> Iterator[tuple[Block, Array]]:
         """Draw m rows, with replacement: yield (block, row numbers within it).
 
         Rows are drawn uniformly or, for ``sampling="norm"``, by their squared norms.
@@ -245,102 +176,72 @@ class View:
         norms = self.row_norms() if sampling == "norm" else None
         for draw in draws(self.source, m, rng, norms):
             self.rows_read += draw.rows_read
-            if len(draw.order):
-                yield self._block(draw.where, draw.X), draw.order
-
-    def _block(self, where: slice | np.ndarray, X: Any) -> Block:
-        if isinstance(where, slice):
-            return Block(where, self.kernel_rows.of_block(where.start, X))
-        return Block(where, self.map.rows(where, X))
+            for order in draw.orders:
+                yield Block(draw.where, self.kernel_rows.of_block(draw.where, draw.X)), order
 
     def passes_of_samples(self, m: int) -> float:
         """Passes that m draws take."""
         return passes_of_draws(self.source, m)
 
-    def sample(self, rows: int, rng: np.random.Generator) -> View:
+    def sample(self, rows: int, rng: Rng) -> View:
         """A view of so many rows, drawn at random without replacement and gathered: reading it is not reading the data.
 
         It has the unit of this view. Where rows come in blocks that have to be fetched, they are rows of a few blocks.
         """
         index, X, fetched = sample_rows(self.source, rows, rng)
         self.rows_read += fetched
-        row_map = self.map.cut(index)
-        return View(as_source(X), row_map, self.frobenius, self.n_threads, self.support, self.cancellation)
+        return replace(self, source=as_source(X), map=self.map.cut(index))
 
 
-class ProductSum:
-    """Accumulates ``U = Z^T (Z W)``.
+class ProductSum(ArraySum):
+    """Accumulates ``U = Z^T (Z W)`` for a block W (d x l), in `out` if given.
 
-    Parameters
-    ----------
-    rows : KernelRows
-        How rows become rows of Z.
-    W : numpy.ndarray
-        The block, d x l.
-    n_threads : int
-        Threads of the products.
-    P : numpy.ndarray or None
-        If given, a matrix of zeros with a row for every row of the source: it receives ``Z W``.
-    out : numpy.ndarray or None
-        Room for U.
+    P, if given, is a matrix of zeros with a row for every row of the source: it receives ``Z W``.
     """
 
-    def __init__(
-        self,
-        rows: KernelRows,
-        W: np.ndarray,
-        n_threads: int,
-        P: np.ndarray | None = None,
-        out: np.ndarray | None = None,
-    ):
+    def __init__(self, rows: KernelRows, W: Array, n_threads: int, P: Array | None = None, out: Array | None = None):
         self.rows, self.W, self.n_threads, self.P = rows, W, n_threads, P
-        self.U = aligned_zeros(W.shape, W.dtype) if out is None else out
-        self.U[...] = 0
+        self.out = aligned_zeros(W.shape, W.dtype) if out is None else out
+        self.out[...] = 0
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
-        P = None if self.P is None else self.P[start : start + X.shape[0]]
-        kernels.product(self.rows.of_block(start, X), self.W, self.U, P, self.n_threads)
+        where = slice(start, start + X.shape[0])
+        P = None if self.P is None else self.P[where]
+        kernels.product(self.rows.of_block(where, X), self.W, self.out, P, self.n_threads)
 
     def merge(self, other: ProductSum) -> None:
         """Take in what another accumulator has seen."""
-        self.U += other.U
+        super().merge(other)
         if self.P is not None and other.P is not None:
             self.P += other.P  # rows that one of them has not seen are zero there
 
-    def result(self) -> tuple[np.ndarray, np.ndarray | None]:
+    def result(self) -> tuple[Array, Array | None]:
         """``Z^T Z W``, and ``Z W`` if it was asked for."""
-        return self.U, self.P
+        return self.out, self.P
 
 
-class RowNorms:
+class RowNorms(ArraySum):
     """Accumulates ``|z_i|^2`` of every row."""
 
     def __init__(self, rows: KernelRows, n: int):
-        self.rows, self.norms = rows, np.zeros(n)
+        self.rows, self.out = rows, np.zeros(n)
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
-        kernels.row_norms(self.rows.of_block(start, X), self.norms[start : start + X.shape[0]])
-
-    def merge(self, other: RowNorms) -> None:
-        """Take in what another accumulator has seen."""
-        self.norms += other.norms  # rows that one of them has not seen are zero there
-
-    def result(self) -> np.ndarray:
-        """The squared norms."""
-        return self.norms
+        where = slice(start, start + X.shape[0])
+        kernels.row_norms(self.rows.of_block(where, X), self.out[where])
 
 
-def _cancellation(moments: Moments, inverse: np.ndarray | None) -> float:
+def _cancellation(moments: Moments, inverse: Array | None) -> float:
     """How much larger the numbers of sparse data are than what centring leaves: they are summed up before it."""
     weight = 1.0 if inverse is None else (inverse / inverse.max()) ** 2
     variance = float((moments.variance * weight).sum())
     return float(np.sqrt((moments.second * weight).sum() / variance)) if variance > 0 else 1.0
 
 
-def column_scale(moments: Moments) -> np.ndarray:
+def column_scale(moments: Moments) -> Array:
     """Standard deviation (divisor n) of each column; 1 for columns that are constant up to rounding."""
     deviation = np.sqrt(moments.variance)
-    constant = deviation <= 10 * np.finfo(float).eps * np.abs(moments.mean)
+    constant = deviation <= ROUNDED_TO_CONSTANT * np.abs(moments.mean)
     return np.where(constant, 1.0, deviation / moments.factor)

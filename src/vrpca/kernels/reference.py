@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-Array = np.ndarray
+from vrpca.typing import Array
 
 
 class Rows:
@@ -20,15 +20,7 @@ class Rows:
     a is ``unit * row_scale``, s ``col_scale``, b ``row_shift``, m ``shift``; None stands for ones (for m: no shift).
     """
 
-    def __init__(
-        self,
-        X: Any,
-        col_scale: Array | None,
-        shift: Array | None,
-        row_scale: Array | None,
-        row_shift: Array | None,
-        unit: float,
-    ):
+    def __init__(self, X: Any, col_scale: Any, shift: Any, row_scale: Any, row_shift: Any, unit: float):
         n, d = X.shape
         self.X = X
         self.s = np.ones(d) if col_scale is None else col_scale.astype(float)
@@ -37,31 +29,23 @@ class Rows:
         self.a = unit * self.r
         self.b = np.ones(n) if row_shift is None else row_shift
 
+    def x(self, i: int) -> Array:
+        """Row i of X, in full."""
+        return (self.X[[i]].toarray()[0] if sp.issparse(self.X) else self.X[i]).astype(float)
+
     def z(self, i: int) -> Array:
         """Row i, in full."""
-        x = self.X[[i]].toarray()[0] if sp.issparse(self.X) else self.X[i]
-        return self.a[i] * (x.astype(float) * self.s - self.b[i] * self.m)
+        return self.a[i] * (self.x(i) * self.s - self.b[i] * self.m)
 
 
-def dense_rows(X: Array, col_scale: Any, shift: Any, row_scale: Any, row_shift: Any, unit: float) -> Rows:
-    """Rows of a C-ordered array."""
-    return Rows(X, col_scale, shift, row_scale, row_shift, unit)
+def dense_rows(X: Array, *row_map: Any) -> Rows:
+    """Rows of a C-ordered array; `row_map` are the other arguments of `Rows`."""
+    return Rows(X, *row_map)
 
 
-def csr_rows(
-    indptr: Array,
-    indices: Array,
-    values: Array,
-    columns: int,
-    col_scale: Any,
-    shift: Any,
-    row_scale: Any,
-    row_shift: Any,
-    unit: float,
-) -> Rows:
-    """Rows of a CSR matrix."""
-    X = sp.csr_array((values, indices, indptr), shape=(len(indptr) - 1, columns))
-    return Rows(X, col_scale, shift, row_scale, row_shift, unit)
+def csr_rows(indptr: Array, indices: Array, values: Array, columns: int, *row_map: Any) -> Rows:
+    """Rows of a CSR matrix; `row_map` are the other arguments of `Rows`."""
+    return Rows(sp.csr_array((values, indices, indptr), shape=(len(indptr) - 1, columns)), *row_map)
 
 
 def product(rows: Rows, W: Array, U: Array, P: Array | None, threads: int) -> None:
@@ -91,7 +75,7 @@ def moments(rows: Rows, weight: Array | None, factor: float, threads: int) -> tu
     w = np.ones(n) if weight is None else weight
     total, mean, M2 = 0.0, np.zeros(d), np.zeros(d)
     for i in range(n):
-        x = factor * (rows.X[[i]].toarray()[0] if sp.issparse(rows.X) else rows.X[i]).astype(float)
+        x = factor * rows.x(i)
         if w[i] == 0:
             M2 += 0 * x  # nothing, unless it is not finite
             continue
@@ -108,7 +92,7 @@ def squares(rows: Rows, weight: Array | None, factor: float, threads: int) -> tu
     w = np.ones(n) if weight is None else weight
     total = np.zeros(d)
     for i in range(n):
-        x = factor * (rows.X[[i]].toarray()[0] if sp.issparse(rows.X) else rows.X[i]).astype(float)
+        x = factor * rows.x(i)
         total += w[i] * x * x  # a row without weight may be too large to be squared
     return float(w.sum()), total
 
@@ -149,15 +133,7 @@ def vr_panel(rows: Rows, U: Array) -> Array:
 
 
 def vr_block(
-    rows: Rows,
-    W: Array,
-    W0: Array,
-    panel: Array,
-    P: Array,
-    theta: Array,
-    order: Array,
-    eta: float,
-    rho: Array | None,
+    rows: Rows, W: Array, W0: Array, panel: Array, P: Array, theta: Array, order: Array, eta: float, rho: Array | None
 ) -> None:
     """The block step with the projection control variate; linear from the left, so not orthonormalised."""
     V = W.astype(float)

@@ -61,9 +61,7 @@ class Streamed(Krylov):
         """A streamed basis; scaled data have to wait until the scales are known."""
         if problem.scale:
             return None
-        d = problem.source.shape[1]
-        width = min(STREAMED * self.width, d)
-        return StreamSum(d, width, problem.weights, problem.center, problem.n_threads, rng)
+        return StreamSum(problem, min(STREAMED * self.width, problem.source.shape[1]), rng)
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: the stream, unless the first pass has made it, and the first product."""
@@ -105,10 +103,9 @@ class Sampled(Krylov):
             return None
         if not (moments.total > 0 and sample.square(moments).sum() > 0):
             return None
-        W = leading_of_sample(sample.view(moments), self.width, rng)
+        W = leading_of_sample(View.of(sample, moments), self.width, rng)
         W[:, -1] = rng.standard_normal(d, dtype=W.dtype) / W.dtype.type(np.sqrt(d))  # for what the sample misses
-        centre = moments.center if problem.center else None
-        return SampleProductSum(W, problem.weights, problem.about_zero, problem.n_threads, centre, fetched)
+        return SampleProductSum(problem, W, moments.data_mean if problem.center else None, fetched)
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: the sample and the first product, unless the first pass has made them."""

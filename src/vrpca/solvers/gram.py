@@ -47,8 +47,7 @@ class Gram(Solver[GramState]):
 
     def wants(self, problem: Problem, rng: np.random.Generator) -> GramSum:
         """A."""
-        d = problem.source.shape[1]
-        return GramSum(d, problem.weights, problem.center, problem.about_zero, problem.n_threads)
+        return GramSum(problem)
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: a pass, if A is not known from the first one."""

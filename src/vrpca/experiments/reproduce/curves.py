@@ -102,7 +102,7 @@ class Problem:
         source = as_source(self.X)
         moments = column_moments(source, None, threads)
         as_it_is = data_view.Problem(source, None, center=False, scale=False, n_threads=threads)
-        return as_it_is.view(moments), FirstPass(moments)
+        return View.of(as_it_is, moments), FirstPass(moments)
 
 
 @dataclass(frozen=True)
