@@ -9,8 +9,7 @@ import numpy as np
 import typer
 
 import vrpca
-from vrpca.cli.outputs import check_outputs
-from vrpca.cli.shared import Data, Model, Quiet, warnings_on_stderr
+from vrpca.cli.shared import Data, Model, Quiet, check_outputs, warnings_on_stderr
 from vrpca.data.files import check_target, open_data, written_whole
 from vrpca.data.open import as_source
 from vrpca.errors import DataError, OptionError
