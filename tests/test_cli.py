@@ -531,22 +531,6 @@ def test_interrupted_fit_keeps_its_best_answer(vrpca_command, data, tmp_path):
     assert (code, err, found["status"], found["converged"]) == (130, "vrpca: interrupted.\n", "interrupted", False)
 
 
-def test_interrupted_fit_without_a_record(vrpca_command, data, tmp_path, monkeypatch, interrupted_fit):
-    fit, out, plot = vrpca.PCA.fit, tmp_path / "model.npz", tmp_path / "plot.svg"
-
-    def early(self, X):
-        try:
-            fit(self, X)
-        finally:
-            self.history_ = []
-
-    monkeypatch.setattr(vrpca.PCA, "fit", early)
-    code, text, err = vrpca_command("fit", data, "-k", 2, "--out", out, "--plot", plot, "--quiet")
-    assert code == 130 and "model written" in text and "plot written" not in text
-    assert "before its first record" in err and err.endswith("vrpca: interrupted.\n")
-    assert vrpca.load(out).components_.shape == (2, 40) and not plot.exists()
-
-
 def test_bugs_are_not_hidden(vrpca_command, data, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("a bug")

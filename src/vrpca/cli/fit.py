@@ -20,7 +20,6 @@ from vrpca.cli.shared import (
     Quiet,
     Threads,
     check_outputs,
-    complain,
     warnings_on_stderr,
 )
 from vrpca.data.files import check_target, open_data
@@ -64,9 +63,6 @@ def fit(
     began = time.perf_counter()
     interrupted = _fit(model, X, quiet)
     seconds = time.perf_counter() - began
-    if plot is not None and interrupted and not model.history_:
-        plot = None
-        complain("warning: no plot is drawn: the fit was interrupted before its first record.", DONE)
     _write(model, out, plot)
     _print(model, seconds, {"data": data, "model": out, "plot": plot}, as_json)
     raise typer.Exit(INTERRUPTED if interrupted else DONE if model.converged_ else FAILED)
