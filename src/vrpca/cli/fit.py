@@ -74,7 +74,7 @@ def _check_files(data: Path, out: Path | None, plot: Path | None) -> None:
     if out is not None:
         check_target(out)
     if plot is not None:
-        from vrpca.report.plots import check_plot
+        from vrpca.report import check_plot
 
         check_plot(plot)
         check_target(plot)
