@@ -27,7 +27,7 @@ _PARAMETERS = """solver : str, default="auto"
         side), or the paper's: ``"vr"`` (Algorithm 1 and its block form), ``"oja"``, ``"power"``, ``"hybrid"`` (n Oja
         steps, then `vr`); `solver_` and the first record of `history_` say what was taken and why.
     tol : float, default=1e-8
-        Wanted suboptimality: ``1 - (variance explained) / (the most that so many components can explain)``. The run
+        Wanted suboptimality: ``1 - (variance explained) / (the most that as many components can explain)``. The run
         stops when its certificate is below it.
     max_passes : float, default=100
         Passes over the data that may be spent (one more, if the last step has to be taken back). Not converging is a
@@ -53,7 +53,7 @@ _PARAMETERS = """solver : str, default="auto"
     restarts : int, default=1
         Independent runs, of which the one with the largest objective is kept.
     cost : {"auto", "time", "passes"}, default="auto"
-        What `accelerated` is to save: ``"time"`` (narrow blocks, little arithmetic) or ``"passes"`` (few readings of
+        What `accelerated` is to save: ``"time"`` (narrow blocks, little arithmetic) or ``"passes"`` (few passes over
         the data, for more arithmetic and memory). By default time, but passes for memory maps larger than half of the
         machine's memory.
     certificate : {"estimated", "probabilistic"}, default="estimated"

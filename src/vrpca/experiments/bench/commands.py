@@ -29,12 +29,12 @@ from vrpca.threads import n_threads
 QUICK: dict[str, Sequence[int]] = {"mnist": (6,), "rcv1": (3,), "news20": (6,), "power-law": (10,), "flat": (1,)}
 IN_PASSES: dict[str, Sequence[int]] = dict.fromkeys(("mnist", "rcv1", "news20", "clustered-5", "clustered-2"), ())
 PEERS_ABOUT = (
-    "Best time in seconds, its ratio to the first contender's, readings of the data, peak extra memory and the true "
+    "Best time in seconds, its ratio to the first contender's, passes over the data, peak extra memory and the true "
     "suboptimality, for each target: the fastest setting that reaches it. Made by `vrpca bench`; "
     "[how it is measured](../../benchmark-peers.md)."
 )
 GROWTH_ABOUT = "Time of a pass and number of passes as the data grow. Made by `vrpca bench growth`."
-PASSES_ABOUT = "Readings of the data that solvers with blocks of the same width need. Made by `vrpca bench passes`."
+PASSES_ABOUT = "Passes over the data that solvers with blocks of the same width need. Made by `vrpca bench passes`."
 
 
 @dataclass(frozen=True)

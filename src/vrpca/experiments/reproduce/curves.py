@@ -29,7 +29,7 @@ from vrpca.threads import blas_threads
 
 TARGET = 1e-10  # the suboptimality at which methods are compared: the smallest target of `vrpca bench`
 BOTTOM = 1e-13  # a curve ends below this suboptimality, where rounding begins to show
-PATIENCE = 6  # a curve ends after so many points below the target without progress: rounding keeps it from the bottom
+PATIENCE = 6  # points below the target without progress that end a curve: rounding keeps it from the bottom
 POWERS = (0, 1, 2, 4, 7, 12, 20)  # power iterations of the randomized SVD, as in `vrpca bench`
 TELL = 20.0  # seconds between two lines about a curve that takes long
 SAME = ("data", "k", "seed", "threads", "method")  # two stored curves are the same if these entries agree
@@ -174,7 +174,7 @@ def _solver(problem: Problem, view: View, method: Method, stride: int) -> Solver
 def _options(problem: Problem, method: Method, n: int, stride: int) -> Options:
     given = dict(method.options)
     copies = given.pop("copies", 1)
-    if copies > 1:  # A stays the same; an epoch has so many times more steps, and shorter ones
+    if copies > 1:  # A stays the same; an epoch has `copies` times more steps, and shorter ones
         given |= {"step": 1 / (problem.trace * math.sqrt(copies * n)), "epoch_length": copies * n}
     if method.step_by_gap is not None:
         given["step"] = method.step_by_gap / problem.optimum.gap

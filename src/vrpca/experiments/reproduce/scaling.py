@@ -111,7 +111,7 @@ class Study:
         return known
 
     def seeds(self, count: int) -> range:
-        """So many seeds, from the user's on."""
+        """`count` seeds, from the user's on."""
         return range(self.seed, self.seed + count)
 
     def rows(self, study: str) -> list[Result]:
