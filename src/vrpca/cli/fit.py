@@ -6,22 +6,11 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 import vrpca
 from vrpca.cli.printing import describe, print_result
-from vrpca.cli.shared import (
-    DONE,
-    FAILED,
-    INTERRUPTED,
-    Data,
-    Json,
-    Quiet,
-    Threads,
-    check_outputs,
-    warnings_on_stderr,
-)
+from vrpca.cli.shared import DONE, FAILED, INTERRUPTED, Data, Json, Quiet, Threads, check_outputs, warnings_on_stderr
 from vrpca.data.files import check_target, open_data
 from vrpca.errors import OptionError
 from vrpca.solvers import SOLVERS
@@ -112,18 +101,12 @@ def _write(model: vrpca.PCA, out: Path | None, plot: Path | None) -> None:
 
 
 def _print(model: vrpca.PCA, seconds: float, files: dict[str, Path | None], as_json: bool) -> None:
-    ratio = model.explained_variance_ratio_
     line = (
         f"{model.solver_} ({model.solver_reason_}): {'converged' if model.converged_ else 'NOT CONVERGED'} after "
         f"{model.n_passes_:.4g} passes, {seconds:.2f} s; {describe(model.certificate_)}, tol {model.tol:g}"
     )
     written = [f"{what} written to {files[what]}" for what in ("model", "plot") if files[what] is not None]
-    columns = {
-        "variance": model.explained_variance_,
-        "ratio": ratio,
-        "cumulative": np.cumsum(ratio),
-        "residual": model.certificate_.residuals,
-    }
+    columns = {"variance": model.explained_variance_, "ratio": model.explained_variance_ratio_}
     facts = {
         "n_samples": int(model.n_samples_),
         "n_features": model.n_features_in_,

@@ -25,7 +25,11 @@ def print_result(
     lines: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Print what is known of the components: a table and lines, or a JSON object with the files and facts."""
+    """Print what is known of the components: a table and lines, or a JSON object with the files and facts.
+
+    The last of the `columns` is the ratio of the variance; its sums and the residuals become columns, too.
+    """
+    columns = columns | {"cumulative": np.cumsum(columns["ratio"]), "residual": certificate.residuals}
     if not as_json:
         _print_table(columns)
         print("\n".join(lines))
