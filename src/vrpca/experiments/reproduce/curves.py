@@ -44,30 +44,15 @@ Points = list[list[float]]  # per point: effective passes, suboptimality, second
 
 @dataclass(frozen=True)
 class Method:
-    """A solver with its options, under a label.
+    """A solver with its options, under a label."""
 
-    Attributes
-    ----------
-    label : str
-        The name in figures and tables.
-    solver : str
-        The name in the registry.
-    options : dict
-        Fields of `vrpca.options.Options`; also `copies`, how often every row of the data counts (VR-PCA only).
-    step_by_gap : float or None
-        Oja's constant c in units of 1 / (eigengap of A). The gap is known here.
-    shared_start : bool
-        Whether it begins at the start that the methods share; if not, the solver makes its own start.
-    roomy : bool
-        Whether its blocks have the width that the solver likes; if not, they have k columns.
-    """
-
-    label: str
-    solver: str
+    label: str  # the name in figures and tables
+    solver: str  # the name in the registry
+    # fields of `vrpca.options.Options`, and `copies`: how often every row of the data counts (VR-PCA only)
     options: dict[str, Any] = field(default_factory=dict)
-    step_by_gap: float | None = None
-    shared_start: bool = True
-    roomy: bool = False
+    step_by_gap: float | None = None  # Oja's constant c in units of 1 / (eigengap of A)
+    shared_start: bool = True  # whether it begins at the start of all methods; if not, the solver makes its own
+    roomy: bool = False  # whether its blocks have the width that the solver likes; if not, they have k columns
 
 
 @dataclass(frozen=True)
