@@ -235,7 +235,8 @@ def test_the_data_file_is_not_changed(vrpca_command, data, model, tmp_path):
 @pytest.mark.parametrize("rows", [7, 1024])
 @pytest.mark.parametrize("kind", ["npy", "csr", "csc", "coo"])
 def test_transform(vrpca_command, model, tmp_path, X, kind, rows, monkeypatch):
-    monkeypatch.setattr(scores, "ROWS", rows)
+    for name in ("ROWS", "SPARSE_ROWS"):
+        monkeypatch.setattr(scores, name, rows)
     if kind == "npy":
         np.save(tmp_path / "new", X)
     else:

@@ -10,7 +10,8 @@ import scipy.sparse as sp
 from vrpca.data.source import Source
 from vrpca.errors import DataError
 
-ROWS = 1024  # rows projected at a time: the centred copy of dense ones stays in the cache
+ROWS = 1024  # dense rows centred at a time: their copy stays in the cache
+SPARSE_ROWS = 1 << 18  # sparse rows at a time. Slices are copies, so there should be few; scores need not fit in memory
 
 
 def scores(
@@ -44,8 +45,9 @@ class ScoreRows:
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
         self.rows_seen += X.shape[0]
-        for lo in range(0, X.shape[0], ROWS):
-            part = self._projected(X[lo : lo + ROWS])
+        rows = SPARSE_ROWS if sp.issparse(X) else ROWS
+        for lo in range(0, X.shape[0], rows):
+            part = self._projected(X[lo : lo + rows] if X.shape[0] > rows else X)
             if not np.isfinite(part).all():
                 raise DataError(
                     "Input X contains NaN or infinity; it must hold finite numbers only. Impute or drop such rows."
