@@ -414,6 +414,31 @@ def test_a_sklearn_callback_can_stop_the_fit():
     assert len(model.history_) == 1
 
 
+def test_sklearn_callbacks_see_the_end_of_an_interrupted_fit():
+    def interrupt(record):
+        raise KeyboardInterrupt
+
+    watcher = recorder()
+    model = PCA(2, solver="vr", random_state=0, callback=interrupt)
+    model.set_callbacks(watcher)
+    with pytest.raises(vrpca.Interrupted):
+        model.fit(X)
+    assert [kind for kind, _ in watcher.events] == ["setup", "begin", "end", "teardown"]
+    assert model.components_.shape == (2, 12)
+
+
+def test_a_sklearn_callback_that_fails_leaves_the_model_as_it_was():
+    def fail(estimator, context, **kwargs):
+        raise RuntimeError("no room for a log")
+
+    watcher, model = recorder(), PCA(2, random_state=0).fit(X)
+    watcher.on_fit_task_begin = fail
+    model.set_callbacks(watcher)
+    with pytest.raises(RuntimeError, match="no room"):
+        model.fit(COUNTS)
+    assert model.n_features_in_ == 12 and model.transform(X).shape == (200, 2)
+
+
 @pytest.mark.parametrize("total", [0.5, 1.0, 1 + 2e-16, 1.01, 1.99])
 def test_weights_that_sum_to_less_than_two_are_proportions(total):
     """Normalised weights must not divide by (sum - 1), which is next to nothing."""

@@ -165,3 +165,13 @@ def test_unknown_model(saved):
     rewrite(saved, lambda metadata: metadata.update(model="NMF"))
     with pytest.raises(DataError):
         vrpca.load(saved)
+
+
+@pytest.mark.parametrize("name", ["components_", "residuals", "history", "n_features_in_"])
+def test_a_file_that_lacks_something(saved, name):
+    with np.load(saved) as file:
+        arrays = {other: array for other, array in file.items() if other != name}
+    np.savez(saved, **arrays)
+    rewrite(saved, lambda metadata: metadata.pop(name, None))
+    with pytest.raises(DataError, match=f"damaged: {name} is missing"):
+        vrpca.load(saved)

@@ -11,7 +11,7 @@ import scipy.linalg
 from sklearn.utils.validation import check_is_fitted
 
 from vrpca.certificate import Certificate, certify
-from vrpca.data.first_pass import Moments, column_moments
+from vrpca.data.first_pass import column_moments
 from vrpca.data.open import as_source
 from vrpca.data.source import Source
 from vrpca.data.view import Problem, View
@@ -20,9 +20,11 @@ from vrpca.options import as_generator, check_weights
 from vrpca.run import Budget
 from vrpca.threads import n_threads as threads
 
-EXTRA = 4  # columns of the search outside the model's components: more of them save passes and cost arithmetic
-PATIENCE = 6  # passes before the search may end early: a random start says little at first
-SETTLED = 0.1  # the largest value found outside is believed when its residual is below this part of the gap
+# `benchmarks/check_search.py` varies these three on 200 right models, and on 200 with the wrong last component.
+EXTRA = 4  # columns of the search per pass: 1 takes 10 passes and accepts a wrong model, 4 take 7.5 passes, 8 take 6.6
+PATIENCE = 6  # passes before an early end: 3 accept 22 of the wrong models, 4 accept 5, 6 and 8 none
+SETTLED = 0.1  # residual for an early end, as a part of the gap: after 3 passes 1.0 accepts 47 of them, 0.3 and 0.1 22
+ROUNDING = 8  # times eps: shorter residuals are rounding, as in `vrpca.certificate`
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Check:
     mean_deviation : float
         Largest difference between the model's means and the data's, in the units of the data.
     n_passes : float
-        Readings of the data.
+        Passes over the data.
     tol : float
         What the bound was compared with.
     """
@@ -77,7 +79,7 @@ def check(
     X : array-like, sparse matrix, data frame, path or Source of shape (n_samples, n_features)
         The data, usually those of the fit.
     passes : int, default=12
-        Readings of the data that may be spent.
+        Passes over the data that may be spent.
     tol : float, optional
         Wanted suboptimality; the model's own `tol` by default.
     n_threads : int, optional
@@ -105,11 +107,15 @@ def check(
     """
     check_is_fitted(model)
     tol = model.tol if tol is None else tol
-    _check_options(tol, passes)
+    if not tol >= 0:
+        raise OptionError(f"tol={tol!r} must be a number, at least 0.")
+    if not passes >= 3:
+        raise OptionError(f"passes={passes!r} must be at least 3: one for the moments, two for the search.")
     source = as_source(X)
     components = _components(model, source)
     weights = check_weights(sample_weight, source.shape[0])
-    problem = Problem(source, weights, *_preparation(model), threads(n_threads))
+    center, scale = (bool(model.get_params(deep=False).get(name, False)) for name in ("center", "scale"))
+    problem = Problem(source, weights, center, scale, threads(n_threads))
     moments = column_moments(source, weights, problem.n_threads)
     if not problem.square(moments).any():
         raise DataError("X has no variance: there is nothing that a model could explain. Check how X was made.")
@@ -117,14 +123,8 @@ def check(
     budget = Budget(view, moments.passes * view.n, time.perf_counter(), passes, None)
     search = _Search(view, components, budget, as_generator(random_state))
     certificate = search.run(tol)
-    return Check(certificate, search.ratio, _mean_deviation(model, moments), budget.passes, float(tol))
-
-
-def _check_options(tol: float, passes: int) -> None:
-    if not tol >= 0:
-        raise OptionError(f"tol={tol!r} must be a number, at least 0.")
-    if not passes >= 3:
-        raise OptionError(f"passes={passes!r} must be at least 3: one for the moments, two for the search.")
+    deviation = 0.0 if model.mean_ is None else float(np.abs(model.mean_ - moments.data_mean).max())
+    return Check(certificate, search.ratio, deviation, budget.passes, float(tol))
 
 
 def _components(model: Any, source: Source) -> np.ndarray:
@@ -140,22 +140,12 @@ def _components(model: Any, source: Source) -> np.ndarray:
     return components.T
 
 
-def _preparation(model: Any) -> tuple[bool, bool]:
-    """Whether the model centres and scales; a `TruncatedSVD` does neither."""
-    parameters = model.get_params(deep=False)
-    return bool(parameters.get("center", False)), bool(parameters.get("scale", False))
-
-
-def _mean_deviation(model: Any, moments: Moments) -> float:
-    mean = model.mean_
-    return 0.0 if mean is None else float(np.abs(mean - moments.data_mean).max())
-
-
 class _Search:
     """Rayleigh-Ritz over the model's components W and a block Krylov space that starts at random outside them.
 
-    S = [W, ...] and AS = A S grow by a few columns with every reading. S is orthonormal up to the rounding of the
-    data's type only, which a bound of 1e-8 would notice: ``M = S^T S`` takes care of that.
+    S = [W, ...] and AS = A S grow by a few columns with every pass. S is orthonormal only up to the rounding of the
+    data's type, and a bound of 1e-8 would notice that. So all sums are in double precision, and ``M = S^T S`` is used
+    where `SearchSpace` takes S to be orthonormal.
     """
 
     def __init__(self, view: View, components: np.ndarray, budget: Budget, rng: np.random.Generator):
@@ -186,7 +176,7 @@ class _Search:
             self._extend(new)
 
     def _extend(self, columns: np.ndarray) -> None:
-        """Take in columns and their images, by one reading."""
+        """Take in columns and their images, by one pass."""
         Q = np.ascontiguousarray(columns, dtype=self.view.dtype)
         self.S = np.column_stack([self.S, Q.astype(np.float64)])
         self.AS = np.column_stack([self.AS, self.view.product(Q).astype(np.float64)])
@@ -203,22 +193,15 @@ class _Search:
 
         If the space's k leading vectors are at most ``b`` from optimal, the optimum is at most their sum / ``1 - b``.
         """
-        eps = float(np.finfo(self.view.dtype).eps)
-        found = certify(*self._leading(theta, R, self.k + EXTRA), "estimated", eps)
-        share = self.objective / float(theta[: self.k].sum())
+        k, d, eps = self.k, self.view.d, float(np.finfo(self.view.dtype).eps)
+        count = min(k + EXTRA, len(theta))
+        G = R[:, :count].T @ R[:, :count]
+        found = certify(theta[:count], G, k, d, _outside(theta, R, count), "estimated", eps)
+        share = self.objective / float(theta[:k].sum())
         bound = max(0.0, 1 - share * (1 - found.suboptimality))
-        *_, mu = self._leading(theta, R, self.k)
-        own = certify(self.ratio, self.residual_gram, self.k, self.view.d, mu, found.kind, eps)
-        missed = theta[: self.k] > self.ratio + np.sqrt(np.diag(self.residual_gram))  # not the j-th eigenvector at all
+        own = certify(self.ratio, self.residual_gram, k, d, _outside(theta, R, k), found.kind, eps)
+        missed = theta[:k] > self.ratio + np.sqrt(np.diag(self.residual_gram))  # not the j-th eigenvector at all
         return replace(own, suboptimality=bound, angles=np.where(missed, 1.0, own.angles))
-
-    def _leading(self, theta: np.ndarray, R: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, int, int, float]:
-        """What `certify` takes, for the leading Ritz pairs: the next one estimates what is outside them."""
-        count = min(count, len(theta))
-        mu = max(0.0, 1.0 - float(theta[:count].sum()))  # the trace that is left, of tr A = 1
-        if count < len(theta):
-            mu = min(mu, float(theta[count] + np.linalg.norm(R[:, count])))
-        return theta[:count], R[:, :count].T @ R[:, :count], self.k, self.view.d, mu
 
     def _settled(self, theta: np.ndarray, R: np.ndarray) -> bool:
         """Whether the largest value outside has converged enough to be told from the k-th."""
@@ -231,12 +214,17 @@ class _Search:
         """The longest residuals, orthonormal to the space; none when all that is left is rounding."""
         R = R[:, : self.k + EXTRA]
         lengths = np.linalg.norm(R, axis=0)
-        floor = 8 * np.finfo(self.view.dtype).eps
         longest = np.argsort(-lengths)[: min(EXTRA, self.view.d - self.S.shape[1])]
-        new = R[:, longest[lengths[longest] > floor]]
+        new = R[:, longest[lengths[longest] > ROUNDING * np.finfo(self.view.dtype).eps]]
         if not new.size:
             return new
         for _ in range(2):
             new = new - self.S @ (self.S.T @ new)
             new = scipy.linalg.orth(new)
         return new
+
+
+def _outside(theta: np.ndarray, R: np.ndarray, count: int) -> float:
+    """The largest eigenvalue outside the leading Ritz vectors, estimated by the next pair; at most the trace left."""
+    left = max(0.0, 1.0 - float(theta[:count].sum()))  # of tr A = 1
+    return left if count == len(theta) else min(left, float(theta[count] + np.linalg.norm(R[:, count])))

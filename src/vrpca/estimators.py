@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self, TypeVar, cast
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from vrpca.data.open import as_source, is_path
+from vrpca.data.source import Source
 from vrpca.decomposition import Decomposition, pca, svd
 from vrpca.errors import Interrupted
 from vrpca.history import Record
-from vrpca.options import SolveOptions, Theory, names
+from vrpca.options import Theory, names
 from vrpca.scores import scores
 from vrpca.sklearn_callbacks import CallbackSupportMixin, FitTask, with_callbacks
 
@@ -25,7 +27,7 @@ _PARAMETERS = """solver : str, default="auto"
         side), or the paper's: ``"vr"`` (Algorithm 1 and its block form), ``"oja"``, ``"power"``, ``"hybrid"`` (n Oja
         steps, then `vr`); `solver_` and the first record of `history_` say what was taken and why.
     tol : float, default=1e-8
-        Wanted suboptimality: ``1 - (variance explained) / (the most that so many components can explain)``. The run
+        Wanted suboptimality: ``1 - (variance explained) / (the most that as many components can explain)``. The run
         stops when its certificate is below it.
     max_passes : float, default=100
         Passes over the data that may be spent (one more, if the last step has to be taken back). Not converging is a
@@ -51,7 +53,7 @@ _PARAMETERS = """solver : str, default="auto"
     restarts : int, default=1
         Independent runs, of which the one with the largest objective is kept.
     cost : {"auto", "time", "passes"}, default="auto"
-        What `accelerated` is to save: ``"time"`` (narrow blocks, little arithmetic) or ``"passes"`` (few readings of
+        What `accelerated` is to save: ``"time"`` (narrow blocks, little arithmetic) or ``"passes"`` (few passes over
         the data, for more arithmetic and memory). By default time, but passes for memory maps larger than half of the
         machine's memory.
     certificate : {"estimated", "probabilistic"}, default="estimated"
@@ -104,11 +106,31 @@ def _documented(estimator: type[T]) -> type[T]:
     return estimator
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """What the two estimators have in common."""
+    """What the two estimators have in common. The fields are their parameters: the dataclass writes ``__init__``."""
 
-    mean_: np.ndarray | None
-    scale_: np.ndarray | None
+    whiten = False  # no field: a parameter of `PCA` alone
+    solver: str = "auto"
+    tol: float = 1e-8
+    max_passes: float = 100
+    max_seconds: float | None = None
+    oversample: int | None = None
+    step: float | str = "auto"
+    theory: Theory | None = None
+    epoch_length: int | None = None
+    sampling: str = "uniform"
+    control: str | None = None
+    deflate: bool = False
+    restarts: int = 1
+    cost: str = "auto"
+    certificate: str = "estimated"
+    failure_probability: float = 1e-6
+    n_threads: int | None = None
+    random_state: Any = None
+    warm_start: bool = False
+    callback: Callable[[Record], Any] | None = None
+    verbose: bool = False
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -130,15 +152,15 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         """
         source = as_source(X)
         before = {name: value for name, value in self.__dict__.items() if name in COLUMNS}
-        validate_data(self, source if is_path(X) else X, skip_check_array=True)
-        task = FitTask(self, X, y) if hasattr(self, "_skl_callbacks") else None  # set by scikit-learn's set_callbacks
-        options: dict[str, Any] = {name: getattr(self, name) for name in names()}
-        if task is not None:
-            options["callback"] = task.joined(self.callback)
         try:
-            found = self._decompose(source, sample_weight, self._start(), cast(SolveOptions, options))
+            validate_data(self, source if is_path(X) else X, skip_check_array=True)
+            task = FitTask(self, X, y)
+            options = {name: getattr(self, name) for name in names()} | {"callback": task.joined(self.callback)}
+            options |= {"sample_weight": sample_weight, "start": self._start(), "compute_u": False}
+            found = self._decompose(source, **options)
         except Interrupted as interrupted:  # the best answer so far is kept, and the caller's loop ends
             self._store(interrupted.decomposition)
+            task.end()
             raise
         except BaseException:  # the model stays as it was
             for name in COLUMNS:
@@ -146,8 +168,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
             self.__dict__.update(before)
             raise
         self._store(found)
-        if task is not None:
-            task.end()
+        task.end()
         return self
 
     def _start(self) -> np.ndarray | None:
@@ -156,12 +177,12 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
             return self.components_
         return None
 
-    def _decompose(
-        self, source: Any, sample_weight: Any, start: np.ndarray | None, options: SolveOptions
-    ) -> Decomposition:
+    def _decompose(self, source: Source, **options: Any) -> Decomposition:
         raise TypeError("Use PCA or TruncatedSVD.")
 
     def _store(self, found: Decomposition) -> None:
+        self.mean_ = found.mean
+        self.scale_ = found.scale
         self.components_ = found.Vt
         self.singular_values_ = found.s
         self.n_components_ = len(found.s)
@@ -177,7 +198,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         self.n_iter_ = max(1, found.history[-1].epoch)
 
     def transform(self, X: Any) -> Any:
-        """Project X onto the components.
+        """Project X onto the components, and whiten the scores if asked for.
 
         Parameters
         ----------
@@ -188,13 +209,20 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         -------
         ndarray of shape (n_samples, n_components_)
         """
+        return self._transform(X)
+
+    def _transform(self, X: Any, out: np.ndarray | None = None) -> np.ndarray:
+        """The scores, in `out` if given."""
         check_is_fitted(self)
         source = as_source(X)
         validate_data(self, source if is_path(X) else X, reset=False, skip_check_array=True)
-        return scores(source, self.components_, self.mean_, self.scale_)
+        projected = scores(source, self.components_, self.mean_, self.scale_, out)
+        if self.whiten:
+            projected *= self._whitening().astype(projected.dtype)
+        return projected
 
     def inverse_transform(self, X: Any) -> np.ndarray:
-        """Map scores back to the space of the data.
+        """Map scores back to the space of the data, undoing the whitening.
 
         Parameters
         ----------
@@ -206,12 +234,21 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        back = check_array(X, dtype=[np.float64, np.float32]) @ self.components_
+        X = check_array(X, dtype=[np.float64, np.float32])
+        if self.whiten:
+            X = X * np.sqrt(self.explained_variance_)
+        back = X @ self.components_
         if self.scale_ is not None:
             back *= self.scale_
         if self.mean_ is not None:
             back += self.mean_
         return back
+
+    def _whitening(self) -> np.ndarray:
+        """One over the deviation along each axis; zero where there is none up to rounding."""
+        deviation = np.sqrt(self.explained_variance_.astype(np.float64))
+        rounding = max(self.components_.shape[1], 10) * np.finfo(self.components_.dtype).eps * deviation[0]
+        return np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > rounding)
 
     @property
     def _n_features_out(self) -> int:
@@ -225,6 +262,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
 
 
 @_documented
+@dataclass(eq=False, repr=False)
 class PCA(_Decomposer):
     """Principal component analysis to the accuracy that `tol` asks for, with a certificate.
 
@@ -264,77 +302,17 @@ class PCA(_Decomposer):
     (True, 'exact')
     """
 
-    def __init__(
-        self,
-        n_components: int | float | None = None,
-        *,
-        solver: str = "auto",
-        tol: float = 1e-8,
-        max_passes: float = 100,
-        max_seconds: float | None = None,
-        center: bool = True,
-        scale: bool = False,
-        whiten: bool = False,
-        oversample: int | None = None,
-        step: float | str = "auto",
-        theory: Theory | None = None,
-        epoch_length: int | None = None,
-        sampling: str = "uniform",
-        control: str | None = None,
-        deflate: bool = False,
-        restarts: int = 1,
-        cost: str = "auto",
-        certificate: str = "estimated",
-        failure_probability: float = 1e-6,
-        n_threads: int | None = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-        callback: Callable[[Record], Any] | None = None,
-        verbose: bool = False,
-    ):
-        self.n_components = n_components
-        self.solver = solver
-        self.tol = tol
-        self.max_passes = max_passes
-        self.max_seconds = max_seconds
-        self.center = center
-        self.scale = scale
-        self.whiten = whiten
-        self.oversample = oversample
-        self.step = step
-        self.theory = theory
-        self.epoch_length = epoch_length
-        self.sampling = sampling
-        self.control = control
-        self.deflate = deflate
-        self.restarts = restarts
-        self.cost = cost
-        self.certificate = certificate
-        self.failure_probability = failure_probability
-        self.n_threads = n_threads
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.callback = callback
-        self.verbose = verbose
+    n_components: int | float | None = None
+    _: KW_ONLY
+    center: bool = True
+    scale: bool = False
+    whiten: bool = False
 
-    def _decompose(
-        self, source: Any, sample_weight: Any, start: np.ndarray | None, options: SolveOptions
-    ) -> Decomposition:
-        return pca(
-            source,
-            self.n_components,
-            center=self.center,
-            scale=self.scale,
-            sample_weight=sample_weight,
-            start=start,
-            compute_u=False,
-            **options,
-        )
+    def _decompose(self, source: Source, **options: Any) -> Decomposition:
+        return pca(source, self.n_components, center=self.center, scale=self.scale, **options)
 
     def _store(self, found: Decomposition) -> None:
         super()._store(found)
-        self.mean_ = found.mean
-        self.scale_ = found.scale
         degrees = found.n_samples - 1 if found.n_samples > 1 and self.center else found.n_samples
         variance = (found.s.astype(np.float64) / np.sqrt(degrees)) ** 2
         self.explained_variance_ = variance.astype(found.s.dtype)
@@ -342,48 +320,9 @@ class PCA(_Decomposer):
         rest = found.total_variance / degrees - variance.sum()
         self.noise_variance_ = max(0.0, rest / left) if left > 0 else 0.0
 
-    def transform(self, X: Any) -> np.ndarray:
-        """Project X onto the components, and whiten the scores if asked for.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, data frame or Source of shape (n_samples, n_features)
-            The data, one row or more.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components_)
-        """
-        projected = super().transform(X)
-        if self.whiten:
-            projected *= self._whitening().astype(projected.dtype)
-        return projected
-
-    def inverse_transform(self, X: Any) -> np.ndarray:
-        """Map scores back to the space of the data, undoing the whitening.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components_)
-            Scores, as `transform` returns them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-        """
-        check_is_fitted(self)
-        if self.whiten:
-            X = check_array(X, dtype=[np.float64, np.float32]) * np.sqrt(self.explained_variance_)
-        return super().inverse_transform(X)
-
-    def _whitening(self) -> np.ndarray:
-        """One over the deviation along each axis; zero where there is none up to rounding."""
-        deviation = np.sqrt(self.explained_variance_.astype(np.float64))
-        rounding = max(self.components_.shape[1], 10) * np.finfo(self.components_.dtype).eps * deviation[0]
-        return np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > rounding)
-
 
 @_documented
+@dataclass(eq=False, repr=False)
 class TruncatedSVD(_Decomposer):
     """Truncated singular value decomposition of the data as they are: no centring.
 
@@ -405,61 +344,10 @@ class TruncatedSVD(_Decomposer):
     (500, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        solver: str = "auto",
-        tol: float = 1e-8,
-        max_passes: float = 100,
-        max_seconds: float | None = None,
-        oversample: int | None = None,
-        step: float | str = "auto",
-        theory: Theory | None = None,
-        epoch_length: int | None = None,
-        sampling: str = "uniform",
-        control: str | None = None,
-        deflate: bool = False,
-        restarts: int = 1,
-        cost: str = "auto",
-        certificate: str = "estimated",
-        failure_probability: float = 1e-6,
-        n_threads: int | None = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-        callback: Callable[[Record], Any] | None = None,
-        verbose: bool = False,
-    ):
-        self.n_components = n_components
-        self.solver = solver
-        self.tol = tol
-        self.max_passes = max_passes
-        self.max_seconds = max_seconds
-        self.oversample = oversample
-        self.step = step
-        self.theory = theory
-        self.epoch_length = epoch_length
-        self.sampling = sampling
-        self.control = control
-        self.deflate = deflate
-        self.restarts = restarts
-        self.cost = cost
-        self.certificate = certificate
-        self.failure_probability = failure_probability
-        self.n_threads = n_threads
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.callback = callback
-        self.verbose = verbose
+    n_components: int = 2
 
-    def _decompose(
-        self, source: Any, sample_weight: Any, start: np.ndarray | None, options: SolveOptions
-    ) -> Decomposition:
-        return svd(source, self.n_components, sample_weight=sample_weight, start=start, compute_u=False, **options)
-
-    def _store(self, found: Decomposition) -> None:
-        super()._store(found)
-        self.mean_ = self.scale_ = None
+    def _decompose(self, source: Source, **options: Any) -> Decomposition:
+        return svd(source, self.n_components, **options)
 
     @property
     def explained_variance_(self) -> np.ndarray:

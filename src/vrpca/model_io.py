@@ -21,8 +21,12 @@ from vrpca.options import Theory
 
 FORMAT = 1
 MODELS: dict[str, type] = {"PCA": PCA, "TruncatedSVD": TruncatedSVD}
-ARRAYS = ("components_", "singular_values_", "explained_variance_ratio_", "mean_", "scale_")
+# What a model file holds, by the names of the model's attributes.
+ARRAYS = ("components_", "singular_values_", "explained_variance_ratio_")
+OPTIONAL_ARRAYS = ("mean_", "scale_", "explained_variance_", "feature_names_in_")  # None or not there in some models
 SCALARS = ("n_components_", "n_samples_", "converged_", "n_passes_", "solver_", "solver_reason_", "n_iter_")
+CERTIFICATE_ARRAYS, CERTIFICATE_SCALARS = ("residuals", "angles"), ("suboptimality", "kind", "mu")
+METADATA = ("parameters", "scalars", "noise_variance_", "n_features_in_", "status", "certificate", "history")
 
 
 def save(model: PCA | TruncatedSVD, path: str | os.PathLike[str]) -> None:
@@ -50,44 +54,36 @@ def save(model: PCA | TruncatedSVD, path: str | os.PathLike[str]) -> None:
         raise TypeError(f"Only fitted PCA and TruncatedSVD models can be saved, not {kind}.")
     if not hasattr(model, "components_"):
         raise ValueError(f"This {kind} is not fitted yet: call fit before save.")
-    arrays = {name: getattr(model, name) for name in ARRAYS if getattr(model, name, None) is not None}
-    if kind == "PCA":
-        arrays["explained_variance_"] = model.explained_variance_
-    arrays |= {"residuals": model.certificate_.residuals, "angles": model.certificate_.angles}
-    if hasattr(model, "feature_names_in_"):
-        arrays["feature_names_in_"] = np.asarray(model.feature_names_in_, dtype=str)
-    write_npz(Path(path), arrays, _metadata(model, kind))
-
-
-def _metadata(model: Any, kind: str) -> dict[str, Any]:
-    parameters = model.get_params(deep=False) | {"callback": None}
-    if not isinstance(parameters["random_state"], (int, np.integer)):
-        parameters["random_state"] = None
-    if parameters["theory"] is not None:
-        parameters["theory"] = asdict(parameters["theory"])
-    return {
+    attributes, certificate = vars(model), model.certificate_
+    arrays = {name: attributes[name] for name in ARRAYS + OPTIONAL_ARRAYS if attributes.get(name) is not None}
+    arrays |= {name: getattr(certificate, name) for name in CERTIFICATE_ARRAYS}
+    if "feature_names_in_" in arrays:
+        arrays["feature_names_in_"] = arrays["feature_names_in_"].astype(str)
+    metadata = {
         "format": FORMAT,
         "vrpca": importlib.metadata.version("vrpca"),
         "model": kind,
-        "parameters": parameters,
-        "scalars": {name: getattr(model, name) for name in SCALARS},
-        "noise_variance_": getattr(model, "noise_variance_", None),
+        "parameters": _plain_parameters(model),
+        "scalars": {name: attributes[name] for name in SCALARS},
+        "noise_variance_": attributes.get("noise_variance_"),
         "n_features_in_": model.n_features_in_,
         "status": model.status_.name,
-        "certificate": {
-            "suboptimality": model.certificate_.suboptimality,
-            "kind": model.certificate_.kind,
-            "mu": model.certificate_.mu,
-        },
+        "certificate": {name: getattr(certificate, name) for name in CERTIFICATE_SCALARS},
         "history": [record.asdict() for record in model.history_],
     }
+    text = np.asarray(json.dumps(metadata, default=_plain))
+    with written_whole(Path(path)) as temporary, temporary.open("wb") as file:
+        np.savez(file, metadata=text, **arrays)
 
 
-def write_npz(path: Path, arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> None:
-    """Write arrays and metadata to a temporary file beside `path`, then rename it."""
-    contents: dict[str, Any] = {"metadata": np.asarray(json.dumps(metadata, default=_plain)), **arrays}
-    with written_whole(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, **contents)
+def _plain_parameters(model: PCA | TruncatedSVD) -> dict[str, Any]:
+    """The parameters as JSON can hold them."""
+    parameters = model.get_params(deep=False) | {"callback": None}
+    if not isinstance(parameters["random_state"], int | np.integer):
+        parameters["random_state"] = None
+    if parameters["theory"] is not None:
+        parameters["theory"] = asdict(parameters["theory"])
+    return parameters
 
 
 def _plain(value: Any) -> Any:
@@ -111,23 +107,19 @@ def load(path: str | os.PathLike[str]) -> PCA | TruncatedSVD:
         Fitted, as it was saved.
     """
     arrays, metadata = _read(Path(path))
-    model = MODELS[metadata["model"]](**_parameters(metadata["parameters"]))
-    for name, value in metadata["scalars"].items():
-        setattr(model, name, value)
-    for name in (*ARRAYS, "feature_names_in_"):
-        if name in arrays:
-            setattr(model, name, arrays[name])
-        elif name in ("mean_", "scale_"):
-            setattr(model, name, None)
-    if metadata["model"] == "PCA":
-        model.explained_variance_ = arrays["explained_variance_"]
+    parameters, theory = metadata["parameters"], metadata["parameters"].get("theory")
+    model = MODELS[metadata["model"]](**parameters | {"theory": theory and Theory(**theory)})
+    residuals, angles = (arrays.pop(name) for name in CERTIFICATE_ARRAYS)
+    model.certificate_ = Certificate(residuals=residuals, angles=angles, **metadata["certificate"])
+    model.history_ = [Record(**record) for record in metadata["history"]]
+    model.status_ = Status[metadata["status"]]
+    model.n_features_in_ = metadata["n_features_in_"]
+    if metadata["noise_variance_"] is not None:
         model.noise_variance_ = metadata["noise_variance_"]
     if "feature_names_in_" in arrays:
-        model.feature_names_in_ = arrays["feature_names_in_"].astype(object)
-    model.n_features_in_ = metadata["n_features_in_"]
-    model.status_ = Status[metadata["status"]]
-    model.certificate_ = Certificate(residuals=arrays["residuals"], angles=arrays["angles"], **metadata["certificate"])
-    model.history_ = [Record(**record) for record in metadata["history"]]
+        arrays["feature_names_in_"] = arrays["feature_names_in_"].astype(object)
+    for name, value in {"mean_": None, "scale_": None, **metadata["scalars"], **arrays}.items():
+        setattr(model, name, value)
     return model
 
 
@@ -138,10 +130,11 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             file = np.load(handle, allow_pickle=False)
             if isinstance(file, np.ndarray):
                 raise ValueError("it holds one array")
-            arrays = {name: file[name] for name in file.files}
-        metadata = json.loads(str(arrays.pop("metadata")))
+            metadata = json.loads(str(file["metadata"]))
+            known = (*ARRAYS, *OPTIONAL_ARRAYS, *CERTIFICATE_ARRAYS)
+            arrays = {name: file[name] for name in known if name in file.files}
         version = metadata["format"]
-        missing = {"parameters", "scalars", "status", "certificate", "history"} - set(metadata)
+        missing = {*ARRAYS, *CERTIFICATE_ARRAYS, *METADATA} - {*arrays, *metadata}
         if version == FORMAT and missing:
             raise ValueError(f"{sorted(missing)[0]} is missing")
     except FileNotFoundError:
@@ -156,8 +149,3 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             f"({metadata.get('vrpca')}) that wrote it, or fit again."
         )
     return arrays, metadata
-
-
-def _parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    theory = parameters.get("theory")
-    return parameters | {"theory": None if theory is None else Theory(**theory)}

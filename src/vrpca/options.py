@@ -16,6 +16,37 @@ from vrpca.history import Record
 
 SOLVERS = ("vr", "oja", "power", "hybrid", "krylov", "accelerated", "gram")  # vrpca.solvers has their classes
 STEP_RULES = ("auto", "paper", "theory")
+CHOICES: dict[str, tuple[str | None, ...]] = {
+    "solver": ("auto", *SOLVERS),
+    "cost": ("auto", "time", "passes"),
+    "certificate": ("estimated", "probabilistic"),
+    "sampling": ("uniform", "norm"),
+    "control": ("difference", "projection", None),
+}
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a real number, and not a truth value."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is a whole number, and not a truth value."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+# A value must be of this kind and pass this test, in words. None also goes where it is the default.
+RULES: dict[str, tuple[Callable[[Any], bool], Callable[[Any], bool], str]] = {
+    "tol": (is_real, lambda value: value >= 0, "be a number, at least 0"),
+    "max_passes": (is_real, lambda value: value >= 1, "be a number, at least 1"),
+    "max_seconds": (is_real, lambda value: value > 0, "be a positive number or None"),
+    "oversample": (is_integer, lambda value: value >= 0, "be an integer, at least 0"),
+    "epoch_length": (is_integer, lambda value: value >= 1, "be a positive integer or None"),
+    "restarts": (is_integer, lambda value: value >= 1, "be an integer, at least 1"),
+    "failure_probability": (is_real, lambda value: 0 < value < 1, "lie in (0, 1)"),
+    "n_threads": (is_integer, lambda value: value >= 1, "be an integer, at least 1"),
+    "callback": (callable, lambda value: True, "be a function that takes a Record, or None"),
+}
 
 
 @dataclass(frozen=True)
@@ -119,34 +150,19 @@ class Options:
         return cls(**options)
 
     def __post_init__(self) -> None:
-        self._one_of("solver", ("auto", *SOLVERS))
-        self._one_of("cost", ("auto", "time", "passes"))
-        self._one_of("certificate", ("estimated", "probabilistic"))
-        self._number("tol", 0)
-        self._number("max_passes", 1)
-        self._integer("restarts", 1, optional=False)
-        self._integer("oversample", 0)
-        self._integer("n_threads", 1)
-        failure, seconds = self.failure_probability, self.max_seconds
-        if not is_real(failure) or not 0 < failure < 1:
-            raise OptionError(f"failure_probability={failure!r} must lie in (0, 1).")
-        if seconds is not None and (not is_real(seconds) or not seconds > 0):
-            raise OptionError(f"max_seconds={seconds!r} must be a positive number or None.")
-        if self.callback is not None and not callable(self.callback):
-            raise OptionError(f"callback={self.callback!r} must be a function that takes a Record, or None.")
-        self._check_epochs()
-        self._check_step()
-
-    def _check_epochs(self) -> None:
-        m = self.epoch_length
+        for name, known in CHOICES.items():
+            value = getattr(self, name)
+            if value not in known:
+                *others, last = map(repr, known)
+                raise OptionError(f"{name}={value!r} is not known: use {', '.join(others)} or {last}.")
+        for name, (is_kind, holds, rule) in RULES.items():
+            value = getattr(self, name)
+            allowed = value is None and getattr(Options, name) is None
+            if not allowed and not (is_kind(value) and holds(value)):
+                raise OptionError(f"{name}={value!r} must {rule}.")
         if self.deflate and self.solver not in ("auto", "vr"):
             raise OptionError(f"deflate=True goes with solver='vr', not with {self.solver!r}.")
-        if self.sampling not in ("uniform", "norm"):
-            raise OptionError(f"sampling={self.sampling!r} is not known: use 'uniform' or 'norm'.")
-        if self.control not in (None, "difference", "projection"):
-            raise OptionError(f"control={self.control!r} is not known: use 'difference', 'projection' or None.")
-        if m is not None and not (is_integer(m) and m >= 1):
-            raise OptionError(f"epoch_length={m!r} must be a positive integer or None.")
+        self._check_step()
 
     def _check_step(self) -> None:
         step, rules = self.step, f"a positive number, or one of {', '.join(STEP_RULES)}"
@@ -162,7 +178,7 @@ class Options:
             )
 
     def check_width(self, width: int) -> None:
-        """Raise where the options do not allow a block of so many columns."""
+        """Raise where the options do not allow a block of `width` columns."""
         if self.step == "theory" and width != 1:
             raise OptionError(
                 "step='theory' is Theorem 1, which is about one component: use n_components=1, without oversample."
@@ -173,36 +189,10 @@ class Options:
         """Whether the norms of all rows have to be read."""
         return self.sampling == "norm" or (self.theory is not None and self.step == "theory" and self.theory.r is None)
 
-    def _one_of(self, name: str, known: tuple[str, ...]) -> None:
-        value = getattr(self, name)
-        if value not in known:
-            *others, last = (repr(value) for value in known)
-            raise OptionError(f"{name}={value!r} is not known: use {', '.join(others)} or {last}.")
-
-    def _number(self, name: str, least: float) -> None:
-        value = getattr(self, name)
-        if not is_real(value) or not float(value) >= least:
-            raise OptionError(f"{name}={value!r} must be a number, at least {least}.")
-
-    def _integer(self, name: str, least: int, optional: bool = True) -> None:
-        value = getattr(self, name)
-        if not (optional and value is None) and not (is_integer(value) and value >= least):
-            raise OptionError(f"{name}={value!r} must be an integer, at least {least}.")
-
 
 def names() -> tuple[str, ...]:
     """The names of all options."""
     return tuple(field.name for field in fields(Options))
-
-
-def is_real(value: Any) -> bool:
-    """Whether a value is a real number, and not a truth value."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def is_integer(value: Any) -> bool:
-    """Whether a value is a whole number, and not a truth value."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def check_k(k: int | float | None, shape: tuple[int, int]) -> bool:

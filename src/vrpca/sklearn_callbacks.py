@@ -27,20 +27,23 @@ except ImportError:
 
 
 class FitTask:
-    """One fit as scikit-learn's callbacks see it: a task, with a sub-task per step of the run."""
+    """One fit as scikit-learn's callbacks see it: a task, with a sub-task per step of the run.
+
+    Without callbacks nothing happens. scikit-learn's `set_callbacks` sets the attribute `_skl_callbacks`.
+    """
 
     def __init__(self, estimator: Any, X: Any, y: Any):
         self.estimator, self.data = estimator, {"X": X, "y": y}
-        self.context = estimator._init_callback_context(max_subtasks=None)
-        self.context.call_on_fit_task_begin(estimator=estimator, **self.data)
+        self.context: Any = None
+        if hasattr(estimator, "_skl_callbacks"):
+            self.context = estimator._init_callback_context(max_subtasks=None)
+            self.context.call_on_fit_task_begin(estimator=estimator, **self.data)
 
-    def joined(self, callback: Callable[[Record], Any] | None) -> Callable[[Record], bool]:
+    def joined(self, callback: Callable[[Record], Any] | None) -> Callable[[Record], Any] | None:
         """A callback that asks the user's own one first, then scikit-learn's: whether one of them wants to stop."""
-
-        def call(record: Record) -> bool:
-            return (callback is not None and bool(callback(record))) or self._step(record)
-
-        return call
+        if self.context is None:
+            return callback
+        return lambda record: (callback is not None and bool(callback(record))) or self._step(record)
 
     def _step(self, record: Record) -> bool:
         task = self.context.subcontext(task_name="step")
@@ -50,4 +53,5 @@ class FitTask:
 
     def end(self) -> None:
         """Tell the callbacks that the fit is over."""
-        self.context.call_on_fit_task_end(estimator=self.estimator, **self.data)
+        if self.context is not None:
+            self.context.call_on_fit_task_end(estimator=self.estimator, **self.data)

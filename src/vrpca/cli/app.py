@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 import vrpca
-from vrpca.cli.bench import app as bench
 from vrpca.cli.check import check
 from vrpca.cli.fit import fit
-from vrpca.cli.reproduce import reproduce
-from vrpca.cli.shared import BAD_INPUT, DONE, FAILED, INTERRUPTED, complain
+from vrpca.cli.shared import BAD_INPUT, DONE, EXPERIMENTS, FAILED, INTERRUPTED, complain
 from vrpca.cli.transform import transform
 
 # The base class of the parser's errors: click.ClickException up to typer 0.25. Since 0.26, typer contains a copy of
@@ -31,9 +31,26 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Principal components of large matrices, to the accuracy you ask for, with a certificate.",
 )
-for command in (fit, transform, check, reproduce):
+
+
+class _Forwarding(TyperCommand):
+    """A command that takes its arguments as they are."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.args = args
+        return args
+
+
+def _experiment(ctx: typer.Context) -> Any:
+    """Run a command that `vrpca.experiments` declares, with its options. Nothing of that is imported before."""
+    module = import_module(f"vrpca.experiments.{ctx.info_name}.command_line")
+    return module.app(args=ctx.args, prog_name=ctx.command_path, standalone_mode=False)
+
+
+for command in (fit, transform, check):
     app.command()(command)
-app.add_typer(bench, name="bench")
+for name, about in EXPERIMENTS.items():
+    app.command(name, cls=_Forwarding, help=about)(_experiment)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 import vrpca
-from vrpca.check import Check
 from vrpca.check import check as check_model
-from vrpca.cli.printing import (
-    certificate_object,
-    component_objects,
-    describe,
-    path_objects,
-    print_components,
-    print_json,
-)
+from vrpca.cli.printing import describe, print_result
 from vrpca.cli.shared import DONE, FAILED, Data, Json, Model, Threads
 from vrpca.data.files import open_data
-
-COLUMNS = ("ratio", "cumulative", "residual")
 
 
 def check(
     model: Model,
     data: Data,
     tol: Annotated[float | None, typer.Option(help="Wanted suboptimality; the model's own by default.")] = None,
-    passes: Annotated[int, typer.Option(help="Readings of the data that may be spent.")] = 12,
+    passes: Annotated[int, typer.Option(help="Passes over the data that may be spent.")] = 12,
     threads: Threads = None,
     seed: Annotated[int, typer.Option(help="Seed of the search outside the model's components.")] = 0,
     as_json: Json = False,
@@ -37,28 +25,16 @@ def check(
     """Check MODEL against DATA: a new certificate, with nothing but the components taken on trust."""
     fitted = vrpca.load(model)
     result = check_model(fitted, open_data(data), passes=passes, tol=tol, n_threads=threads, random_state=seed)
-    _print(result, {"model": model, "data": data}, as_json)
-    raise typer.Exit(DONE if result.ok else FAILED)
-
-
-def _print(result: Check, files: dict[str, Path | None], as_json: bool) -> None:
-    ratio = result.explained_variance_ratio
-    columns = (ratio, np.cumsum(ratio), result.certificate.residuals)
-    if as_json:
-        print_json(
-            path_objects(files)
-            | {
-                "ok": result.ok,
-                "components": component_objects(COLUMNS, columns),
-                "mean_deviation": result.mean_deviation,
-                "passes": result.n_passes,
-                "tol": result.tol,
-                "certificate": certificate_object(result.certificate),
-            }
-        )
-        return
-    print_components(COLUMNS, columns)
-    print(
+    line = (
         f"{'ok' if result.ok else 'FAILED'}: {describe(result.certificate)}, tol {result.tol:g}; "
         f"{result.n_passes:.4g} passes; the means deviate by at most {result.mean_deviation:.1e}"
     )
+    print_result(
+        {"ratio": result.explained_variance_ratio},
+        result.certificate,
+        {"model": model, "data": data},
+        {"ok": result.ok, "mean_deviation": result.mean_deviation, "passes": result.n_passes, "tol": result.tol},
+        [line],
+        as_json,
+    )
+    raise typer.Exit(DONE if result.ok else FAILED)

@@ -6,25 +6,14 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 import vrpca
-from vrpca.cli.outputs import check_outputs
-from vrpca.cli.printing import (
-    certificate_object,
-    component_objects,
-    describe,
-    path_objects,
-    print_components,
-    print_json,
-)
-from vrpca.cli.shared import DONE, FAILED, INTERRUPTED, Data, Json, Quiet, Threads, complain, warnings_on_stderr
+from vrpca.cli.printing import describe, print_result
+from vrpca.cli.shared import DONE, FAILED, INTERRUPTED, Data, Json, Quiet, Threads, check_outputs, warnings_on_stderr
 from vrpca.data.files import check_target, open_data
 from vrpca.errors import OptionError
 from vrpca.solvers import SOLVERS
-
-COLUMNS = ("variance", "ratio", "cumulative", "residual")
 
 
 def fit(
@@ -36,7 +25,7 @@ def fit(
     certificate: Annotated[str, typer.Option(help="What it rests on: estimated or probabilistic.")] = "estimated",
     center: Annotated[bool, typer.Option(help="Subtract the column means, implicitly.")] = True,
     scale: Annotated[bool, typer.Option("--scale", help="Divide by the columns' standard deviations.")] = False,
-    max_passes: Annotated[float, typer.Option(help="Readings of the data that may be spent.")] = 100,
+    max_passes: Annotated[float, typer.Option(help="Passes over the data that may be spent.")] = 100,
     threads: Threads = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the model to this file (.npz).")] = None,
@@ -63,9 +52,6 @@ def fit(
     began = time.perf_counter()
     interrupted = _fit(model, X, quiet)
     seconds = time.perf_counter() - began
-    if plot is not None and interrupted and not model.history_:
-        plot = None
-        complain("warning: no plot is drawn: the fit was interrupted before its first record.", DONE)
     _write(model, out, plot)
     _print(model, seconds, {"data": data, "model": out, "plot": plot}, as_json)
     raise typer.Exit(INTERRUPTED if interrupted else DONE if model.converged_ else FAILED)
@@ -77,7 +63,7 @@ def _check_files(data: Path, out: Path | None, plot: Path | None) -> None:
     if out is not None:
         check_target(out)
     if plot is not None:
-        from vrpca.report.plots import check_plot
+        from vrpca.report import check_plot
 
         check_plot(plot)
         check_target(plot)
@@ -115,31 +101,21 @@ def _write(model: vrpca.PCA, out: Path | None, plot: Path | None) -> None:
 
 
 def _print(model: vrpca.PCA, seconds: float, files: dict[str, Path | None], as_json: bool) -> None:
-    ratio = model.explained_variance_ratio_
-    columns = (model.explained_variance_, ratio, np.cumsum(ratio), model.certificate_.residuals)
-    if as_json:
-        print_json(
-            path_objects(files)
-            | {
-                "n_samples": int(model.n_samples_),
-                "n_features": model.n_features_in_,
-                "components": component_objects(COLUMNS, columns),
-                "solver": model.solver_,
-                "reason": model.solver_reason_,
-                "status": model.status_.name.lower(),
-                "converged": model.converged_,
-                "passes": model.n_passes_,
-                "seconds": seconds,
-                "tol": model.tol,
-                "certificate": certificate_object(model.certificate_),
-            }
-        )
-        return
-    print_components(COLUMNS, columns)
-    print(
+    line = (
         f"{model.solver_} ({model.solver_reason_}): {'converged' if model.converged_ else 'NOT CONVERGED'} after "
         f"{model.n_passes_:.4g} passes, {seconds:.2f} s; {describe(model.certificate_)}, tol {model.tol:g}"
     )
-    for what in ("model", "plot"):
-        if files[what] is not None:
-            print(f"{what} written to {files[what]}")
+    written = [f"{what} written to {files[what]}" for what in ("model", "plot") if files[what] is not None]
+    columns = {"variance": model.explained_variance_, "ratio": model.explained_variance_ratio_}
+    facts = {
+        "n_samples": int(model.n_samples_),
+        "n_features": model.n_features_in_,
+        "solver": model.solver_,
+        "reason": model.solver_reason_,
+        "status": model.status_.name.lower(),
+        "converged": model.converged_,
+        "passes": model.n_passes_,
+        "seconds": seconds,
+        "tol": model.tol,
+    }
+    print_result(columns, model.certificate_, files, facts, [line, *written], as_json)

@@ -1,4 +1,4 @@
-"""Results on stdout: tables, one-line descriptions and JSON."""
+"""Results on stdout: a table with a few lines below it, or one JSON object."""
 
 from __future__ import annotations
 
@@ -13,23 +13,40 @@ import numpy as np
 
 import vrpca
 
-FORMATS = {"variance": ".6g", "ratio": ".6f", "cumulative": ".6f", "residual": ".1e"}
+FORMATS = {"variance": ".6g", "ratio": ".6f", "cumulative": ".6f", "residual": ".1e"}  # by the name of the column
+Columns = dict[str, np.ndarray]  # one entry per component
 
 
-def print_components(names: Sequence[str], columns: Sequence[np.ndarray]) -> None:
-    """Print one numbered row per component: a drawn table on a terminal, aligned text elsewhere.
+def print_result(
+    columns: Columns,
+    certificate: vrpca.Certificate,
+    files: dict[str, Path | None],
+    facts: dict[str, Any],
+    lines: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Print what is known of the components: a table and lines, or a JSON object with the files and facts.
 
-    Parameters
-    ----------
-    names : sequence of str
-        The names of the columns, each one of `FORMATS`.
-    columns : sequence of array
-        The columns, with one entry per component.
+    The last of the `columns` is the ratio of the variance; its sums and the residuals become columns, too.
     """
-    header = ("component", *names)
+    columns = columns | {"cumulative": np.cumsum(columns["ratio"]), "residual": certificate.residuals}
+    if not as_json:
+        _print_table(columns)
+        print("\n".join(lines))
+        return
+    paths = {name: None if path is None else str(path) for name, path in files.items()}
+    components = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    bound = {"kind": certificate.kind, "suboptimality": certificate.suboptimality, "mu": certificate.mu}
+    value = finite({**paths, "components": components, **facts, "certificate": bound})
+    print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def _print_table(columns: Columns) -> None:
+    """Print one numbered row per component: a drawn table on a terminal, aligned text elsewhere."""
+    header = ("component", *columns)
     rows = [
-        [str(number), *(format(float(entry), FORMATS[name]) for name, entry in zip(names, row, strict=True))]
-        for number, row in enumerate(zip(*columns, strict=True), 1)
+        [str(number), *(format(float(entry), FORMATS[name]) for name, entry in zip(columns, row, strict=True))]
+        for number, row in enumerate(zip(*columns.values(), strict=True), 1)
     ]
     if sys.stdout.isatty():
         _draw_table(header, rows)
@@ -57,11 +74,6 @@ def describe(certificate: vrpca.Certificate) -> str:
     return f"suboptimality at most {certificate.suboptimality:.1e} ({certificate.kind} certificate)"
 
 
-def print_json(value: dict[str, Any]) -> None:
-    """Print one JSON object."""
-    print(json.dumps(finite(value), indent=2, allow_nan=False))
-
-
 def finite(value: Any) -> Any:
     """The value with None in place of NaN and infinity. JSON has no such numbers, but a bound may be infinite."""
     if isinstance(value, dict):
@@ -71,18 +83,3 @@ def finite(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def certificate_object(certificate: vrpca.Certificate) -> dict[str, Any]:
-    """The certificate for JSON."""
-    return {"kind": certificate.kind, "suboptimality": certificate.suboptimality, "mu": certificate.mu}
-
-
-def path_objects(files: dict[str, Path | None]) -> dict[str, Any]:
-    """Paths as text for JSON."""
-    return {name: None if path is None else str(path) for name, path in files.items()}
-
-
-def component_objects(names: Sequence[str], columns: Sequence[np.ndarray]) -> list[dict[str, Any]]:
-    """One dictionary per component for JSON."""
-    return [dict(zip(names, map(float, row), strict=True)) for row in zip(*columns, strict=True)]

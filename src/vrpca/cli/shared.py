@@ -1,23 +1,31 @@
-"""What the commands share: exit codes, declarations of arguments and options, and messages on stderr."""
+"""What the commands share: exit codes, declarations of arguments and options, checks of outputs, messages on stderr."""
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from vrpca.errors import OptionError
+
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+EXPERIMENTS = {
+    "reproduce": "Run the paper's experiments: curves as CSV, figures, and a page with a verdict on every claim.",
+    "bench": "Measure this package: against its peers, its growth, its passes.",
+}
 
 Data = Annotated[Path, typer.Argument(help="The data, samples in rows: a .npy file, or a .npz file (dense or sparse).")]
 Model = Annotated[Path, typer.Argument(help="A model that `vrpca fit --out` wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no warnings.")]
 Threads = Annotated[int | None, typer.Option(help="Threads of the products; all cores by default.")]
+File = tuple[str, Path | None]  # the argument or option for a file, such as "--out", and its path if it was given
 
 
 def complain(message: str, code: int) -> int:
@@ -44,3 +52,34 @@ def warnings_on_stderr(quiet: bool) -> Iterator[None]:
             warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show
         yield
+
+
+def check_outputs(outputs: Sequence[File], inputs: Sequence[File]) -> None:
+    """Raise if an output is the same file as an input or as an earlier output. Call this before any work.
+
+    The files are compared, not their names: links and relative paths make no difference.
+
+    Examples
+    --------
+    >>> check_outputs([("--out", Path("model.npz"))], [("DATA", Path("data.npy"))])
+    >>> check_outputs([("--out", Path("data.npy"))], [("DATA", Path("./data.npy"))])
+    Traceback (most recent call last):
+    vrpca.errors.OptionError: --out data.npy would replace DATA data.npy: it is the same file. Name another --out.
+    """
+    taken = [(name, path) for name, path in inputs if path is not None]
+    for name, path in outputs:
+        if path is None:
+            continue
+        for other_name, other_path in taken:
+            if _same_file(path, other_path):
+                raise OptionError(
+                    f"{name} {path} would replace {other_name} {other_path}: it is the same file. Name another {name}."
+                )
+        taken.append((name, path))
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # at least one of the files does not exist yet
+        return os.path.realpath(one) == os.path.realpath(other)

@@ -21,7 +21,7 @@ from vrpca.experiments.bench.peers import PEERS, Answer, Peer, Setting, Task, co
 from vrpca.experiments.shared.datasets import UNCENTRED, load
 from vrpca.experiments.shared.truth import suboptimality
 
-LONG_ENOUGH = 20.0  # after so many seconds no repeat is begun: fits that take long vary little
+LONG_ENOUGH = 20.0  # seconds, after which no repeat is begun: fits that take long vary little
 
 
 def main() -> None:

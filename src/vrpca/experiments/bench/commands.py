@@ -29,65 +29,35 @@ from vrpca.threads import n_threads
 QUICK: dict[str, Sequence[int]] = {"mnist": (6,), "rcv1": (3,), "news20": (6,), "power-law": (10,), "flat": (1,)}
 IN_PASSES: dict[str, Sequence[int]] = dict.fromkeys(("mnist", "rcv1", "news20", "clustered-5", "clustered-2"), ())
 PEERS_ABOUT = (
-    "Best time in seconds, its ratio to the first contender's, readings of the data, peak extra memory and the true "
+    "Best time in seconds, its ratio to the first contender's, passes over the data, peak extra memory and the true "
     "suboptimality, for each target: the fastest setting that reaches it. Made by `vrpca bench`; "
     "[how it is measured](../../benchmark-peers.md)."
 )
 GROWTH_ABOUT = "Time of a pass and number of passes as the data grow. Made by `vrpca bench growth`."
-PASSES_ABOUT = "Readings of the data that solvers with blocks of the same width need. Made by `vrpca bench passes`."
+PASSES_ABOUT = "Passes over the data that solvers with blocks of the same width need. Made by `vrpca bench passes`."
 
 
 @dataclass(frozen=True)
 class Run:
-    """How to run a series of measurements and where to keep it.
+    """How to run a series of measurements and where to keep it."""
 
-    Attributes
-    ----------
-    command : str
-        The command for the page.
-    conditions : Conditions
-        The conditions of every measurement.
-    cache : path or None
-        Folder for prepared data and reference values; None for a temporary one.
-    out : path or None
-        Folder for the results; None to print them only.
-    resume : bool
-        Whether to continue the run in `out`.
-    quiet : bool
-        Whether to print no progress.
-    """
-
-    command: str
-    conditions: Conditions
-    cache: Path | None
-    out: Path | None
-    resume: bool
-    quiet: bool
+    command: str  # the command for the page
+    conditions: Conditions  # the conditions of every measurement
+    cache: Path | None  # folder for prepared data and reference values; None for a temporary one
+    out: Path | None  # folder for the results; None to print them only
+    resume: bool  # whether to continue the run in `out`
+    quiet: bool  # whether to print no progress
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The data sets and numbers of components of a series.
+    """The data sets and numbers of components of a series."""
 
-    Attributes
-    ----------
-    names : sequence of str
-        Named data sets and files; empty for the default sets.
-    ks : sequence of int or None
-        Numbers of components; None for those of each data set.
-    folder : path or None
-        Folder with the files of named data sets; None for the default folder.
-    small : bool
-        Whether to generate small versions of the generated data sets.
-    center : bool
-        Whether to centre the columns of files.
-    """
-
-    names: Sequence[str]
-    ks: Sequence[int] | None
-    folder: Path | None
-    small: bool
-    center: bool
+    names: Sequence[str]  # named data sets and files; empty for the default sets
+    ks: Sequence[int] | None  # numbers of components; None for those of each data set
+    folder: Path | None  # folder with the files of named data sets; None for the default folder
+    small: bool  # whether to generate small versions of the generated data sets
+    center: bool  # whether to centre the columns of files
 
 
 def conditions(threads: int | None, repeats: int, timeout: float, seed: int, dtype: str | None = None) -> Conditions:
@@ -98,21 +68,7 @@ def conditions(threads: int | None, repeats: int, timeout: float, seed: int, dty
 def peers(
     run: Run, choice: Choice, solvers: Sequence[str], words: Sequence[str] | None, targets: Sequence[float]
 ) -> None:
-    """Compare this package with its peers.
-
-    Parameters
-    ----------
-    run : Run
-        How to run the series.
-    choice : Choice
-        The data sets.
-    solvers : sequence of str
-        Solvers of this package, such as ``vr:oversample=4``.
-    words : sequence of str or None
-        Only peers with one of these words in their name take part; None for all peers.
-    targets : sequence of float
-        Suboptimalities to reach.
-    """
+    """Compare this package with its peers: all of them, or those with one of the `words` in their names."""
     rivals = contenders(solvers, words)
     with _session(run, "peers") as session:
         tasks = _tasks(choice, session.cache, QUICK)

@@ -14,7 +14,7 @@ from vrpca.experiments.reproduce.fits import decay
 
 CONFIRMED, PARTLY, REFUTED, UNDECIDED = "confirmed", "partly confirmed", "not confirmed", "undecided"
 # Thresholds of our own; the findings quote the figures beside them.
-R2, DECADES = 0.98, 6.0  # a decay is exponential if a line fits its logarithm with this R^2, over so many decades
+R2, DECADES = 0.98, 6.0  # a decay is exponential if a line fits its logarithm with this R^2, over 6 decades or more
 SUBEXPONENTIAL = 0.5  # second half of the passes against the first, in decades gained; an exponential has 1
 NOTHING = 0.5  # decades: a smaller gain is no progress
 

@@ -29,7 +29,7 @@ from vrpca.threads import blas_threads
 
 TARGET = 1e-10  # the suboptimality at which methods are compared: the smallest target of `vrpca bench`
 BOTTOM = 1e-13  # a curve ends below this suboptimality, where rounding begins to show
-PATIENCE = 6  # a curve ends after so many points below the target without progress: rounding keeps it from the bottom
+PATIENCE = 6  # points below the target without progress that end a curve: rounding keeps it from the bottom
 POWERS = (0, 1, 2, 4, 7, 12, 20)  # power iterations of the randomized SVD, as in `vrpca bench`
 TELL = 20.0  # seconds between two lines about a curve that takes long
 SAME = ("data", "k", "seed", "threads", "method")  # two stored curves are the same if these entries agree
@@ -44,30 +44,15 @@ Points = list[list[float]]  # per point: effective passes, suboptimality, second
 
 @dataclass(frozen=True)
 class Method:
-    """A solver with its options, under a label.
+    """A solver with its options, under a label."""
 
-    Attributes
-    ----------
-    label : str
-        The name in figures and tables.
-    solver : str
-        The name in the registry.
-    options : dict
-        Fields of `vrpca.options.Options`; also `copies`, how often every row of the data counts (VR-PCA only).
-    step_by_gap : float or None
-        Oja's constant c in units of 1 / (eigengap of A). The gap is known here.
-    shared_start : bool
-        Whether it begins at the start that the methods share; if not, the solver makes its own start.
-    roomy : bool
-        Whether its blocks have the width that the solver likes; if not, they have k columns.
-    """
-
-    label: str
-    solver: str
+    label: str  # the name in figures and tables
+    solver: str  # the name in the registry
+    # fields of `vrpca.options.Options`, and `copies`: how often every row of the data counts (VR-PCA only)
     options: dict[str, Any] = field(default_factory=dict)
-    step_by_gap: float | None = None
-    shared_start: bool = True
-    roomy: bool = False
+    step_by_gap: float | None = None  # Oja's constant c in units of 1 / (eigengap of A)
+    shared_start: bool = True  # whether it begins at the start of all methods; if not, the solver makes its own
+    roomy: bool = False  # whether its blocks have the width that the solver likes; if not, they have k columns
 
 
 @dataclass(frozen=True)
@@ -174,7 +159,7 @@ def _solver(problem: Problem, view: View, method: Method, stride: int) -> Solver
 def _options(problem: Problem, method: Method, n: int, stride: int) -> Options:
     given = dict(method.options)
     copies = given.pop("copies", 1)
-    if copies > 1:  # A stays the same; an epoch has so many times more steps, and shorter ones
+    if copies > 1:  # A stays the same; an epoch has `copies` times more steps, and shorter ones
         given |= {"step": 1 / (problem.trace * math.sqrt(copies * n)), "epoch_length": copies * n}
     if method.step_by_gap is not None:
         given["step"] = method.step_by_gap / problem.optimum.gap

@@ -88,7 +88,7 @@ def panel(figure: str, stage: Stage, recorder: Recorder, longest: float) -> Pane
 
 
 def copied_label(copies: int) -> str:
-    """The label of VR-PCA on data that hold every row so many times."""
+    """The label of VR-PCA on data that hold every row `copies` times."""
     return f"VR-PCA, every row {copies} times"
 
 

@@ -70,31 +70,14 @@ def proportion(hits: int, trials: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Decay:
-    """How a curve of VR-PCA falls: from a tenth of the error after its first epoch to the first point below the bottom.
+    """How a curve of VR-PCA falls: from a tenth of its error after one epoch to its first point below `BOTTOM`."""
 
-    Attributes
-    ----------
-    rate : float
-        Decades per epoch.
-    r2 : float
-        R^2 of the line through log10 of the error over epochs.
-    r2_whole : float
-        R^2 of a line through all points after the first epoch, a plateau included.
-    decades : float
-        Decades that the line spans.
-    points : int
-        Number of points that the line is fitted to.
-    burn_in : float
-        Epochs that a plateau has cost: the largest delay, over all points, of the line through the lower half of the
-        points behind the curve. The plateau may come at once, or after a first fall.
-    """
-
-    rate: float
-    r2: float
-    r2_whole: float
-    decades: float
-    points: int
-    burn_in: float
+    rate: float  # decades per epoch
+    r2: float  # R^2 of the line through log10 of the error over epochs
+    r2_whole: float  # R^2 of a line through all points after the first epoch, a plateau included
+    decades: float  # decades that the line spans
+    points: int  # number of points that the line is fitted to
+    burn_in: float  # epochs that a plateau has cost, at once or after a first fall: see `_behind`
 
     def stored(self) -> dict[str, float]:
         """The fit as columns of a result. Stored results call the number of points "looks"."""

@@ -31,43 +31,20 @@ DELTA = 0.5  # Theorem 1's failure probability per epoch in the sweep of the gap
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is varied, and how often. The values span the range that takes minutes; `TINY` takes seconds.
+    """What is varied, and how often. The values span the range that takes minutes; `TINY` takes seconds."""
 
-    Attributes
-    ----------
-    seeds : int
-        Repetitions per setting, each with its own data, start and draws.
-    shape : tuple of int
-        Rows and features, where they are not varied.
-    gaps : tuple of float
-        The paper's lambda.
-    theory_gaps : tuple of float
-        The same for runs with the parameters of Theorem 1, which take many more steps.
-    rows : tuple of int
-        Numbers of rows.
-    starts : int
-        Random starts.
-    per_row, features : tuple of int
-        Entries per row, and features, of sparse data.
-    sparse_rows : int
-        Rows of sparse data.
-    norms : tuple of int
-        Squared norm of a heavy row over the mean.
-    norms_shape : tuple of int
-        Rows and features of the matrices with heavy rows.
-    """
-
-    seeds: int = 3
-    shape: tuple[int, int] = (4000, 60)
+    seeds: int = 3  # repetitions per setting, each with its own data, start and draws
+    shape: tuple[int, int] = (4000, 60)  # rows and features, where they are not varied
+    # gaps: the paper's lambda; theory_gaps: the same with the parameters of Theorem 1, which take many more steps
     gaps: tuple[float, ...] = (0.002, 0.003, 0.0045, 0.0067, 0.01, 0.015, 0.023, 0.034, 0.05, 0.08, 0.12, 0.2)
     theory_gaps: tuple[float, ...] = (0.03, 0.045, 0.067, 0.1, 0.15)
-    rows: tuple[int, ...] = (500, 1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000)
-    starts: int = 100
-    per_row: tuple[int, ...] = (5, 10, 20, 40, 80, 160)
-    features: tuple[int, ...] = (1000, 4000, 16000, 64000, 256000)
-    sparse_rows: int = 20000
-    norms: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
-    norms_shape: tuple[int, int] = (3200, 25)
+    rows: tuple[int, ...] = (500, 1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000)  # numbers of rows
+    starts: int = 100  # random starts
+    per_row: tuple[int, ...] = (5, 10, 20, 40, 80, 160)  # entries per row of sparse data
+    features: tuple[int, ...] = (1000, 4000, 16000, 64000, 256000)  # features of sparse data
+    sparse_rows: int = 20000  # rows of sparse data
+    norms: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)  # squared norm of a heavy row over the mean
+    norms_shape: tuple[int, int] = (3200, 25)  # rows and features of the matrices with heavy rows
 
 
 TINY = Sweep(
@@ -111,7 +88,7 @@ class Study:
         return known
 
     def seeds(self, count: int) -> range:
-        """So many seeds, from the user's on."""
+        """`count` seeds, from the user's on."""
         return range(self.seed, self.seed + count)
 
     def rows(self, study: str) -> list[Result]:

@@ -38,27 +38,13 @@ class Rows:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a named data set is made.
+    """How a named data set is made."""
 
-    Attributes
-    ----------
-    about : str
-        One line for the tables.
-    make : callable
-        Takes the folder of the real files, and whether the small version is wanted; returns a matrix or `Rows`.
-    center : str
-        `UNCENTRED`, `CENTRED` or `TO_CENTRE`.
-    ks : tuple of int
-        Numbers of components, unless the user names others.
-    file : str
-        The name of the real file; empty for generated data.
-    """
-
-    about: str
-    make: Callable[[Path, bool], Any]
-    center: str
-    ks: tuple[int, ...]
-    file: str = ""
+    about: str  # one line for the tables
+    make: Callable[[Path, bool], Any]  # (folder of the real files, whether to make it small) -> matrix or `Rows`
+    center: str  # `UNCENTRED`, `CENTRED` or `TO_CENTRE`
+    ks: tuple[int, ...]  # numbers of components, unless the user names others
+    file: str = ""  # the name of the real file; empty for generated data
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from vrpca.errors import DataError, OptionError
 # Two results of the benchmark are of the same measurement if these entries agree.
 SAME = ("key", "center", "k", "contender", "setting", "threads", "seed", "dtype")
 FINAL = ("timeout", "killed")  # after these, no more exact setting is tried: it would need even more time or memory
+REPORTS = (".csv", ".json", ".jsonl", ".md", ".png", ".svg")  # endings of the files that a command writes to --out
 Result = dict[str, Any]
 Say = Callable[[str], None]
 
@@ -30,6 +31,14 @@ def made_folder(path: Path) -> Path:
     except OSError as error:
         raise DataError(f"{path} cannot be made a folder ({error.strerror}): name another one.") from error
     return path
+
+
+def reports_in(folder: Path | None, names: Sequence[str]) -> list[tuple[str, Path]]:
+    """The existing files in the folder --out that a command may replace. Their names begin with one of `names`."""
+    if folder is None or not folder.is_dir():
+        return []
+    files = sorted(path for path in folder.iterdir() if path.suffix in REPORTS and path.name.startswith(tuple(names)))
+    return [("--out", path) for path in files]
 
 
 class Log:

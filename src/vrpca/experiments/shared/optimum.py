@@ -14,24 +14,12 @@ NUMBERS = 2**22  # entries that are converted at a time, at most: 32 MB
 
 @dataclass(frozen=True)
 class Optimum:
-    """The best answer, and how far another answer is from it, computed without cancellation.
+    """The best answer, and how far another answer is from it, computed without cancellation."""
 
-    Attributes
-    ----------
-    values : numpy.ndarray
-        The k largest eigenvalues of A.
-    vectors : numpy.ndarray
-        Their eigenvectors, d x k.
-    following : float
-        The next eigenvalue.
-    form : callable
-        ``E -> tr(E^T A E)``, in double precision.
-    """
-
-    values: np.ndarray
-    vectors: np.ndarray
-    following: float
-    form: Callable[[np.ndarray], float]
+    values: np.ndarray  # the k largest eigenvalues of A
+    vectors: np.ndarray  # their eigenvectors, d x k
+    following: float  # the next eigenvalue
+    form: Callable[[np.ndarray], float]  # ``E -> tr(E^T A E)``, in double precision
 
     @property
     def gap(self) -> float:

@@ -59,25 +59,13 @@ class Rotation:
 
 @dataclass(frozen=True)
 class PaperMatrix:
-    """The matrix of section 3: singular values 1, 1 - l, 1 - 1.1 l, ..., 1 - 1.4 l, then |g_i| / d.
+    """The matrix of section 3: singular values 1, 1 - l, 1 - 1.1 l, ..., 1 - 1.4 l, then |g_i| / d."""
 
-    Attributes
-    ----------
-    n, d : int
-        Rows and features, n >= d.
-    gap : float
-        The paper's lambda, l above: the gap between the two largest singular values.
-    seed : int
-        The same seed gives the same matrix.
-    heavy : int
-        Number of heavy rows, at least d: they hold one half of the sum of squares. 0 for rows of equal weight.
-    """
-
-    n: int
-    d: int
-    gap: float
-    seed: int = 0
-    heavy: int = 0
+    n: int  # rows, at least d
+    d: int  # features
+    gap: float  # the paper's lambda, l above: the gap between the two largest singular values
+    seed: int = 0  # the same seed gives the same matrix
+    heavy: int = 0  # heavy rows, at least d, with one half of the sum of squares; 0 for rows of equal weight
 
     def __post_init__(self) -> None:
         if not self.n >= self.d > len(LEADING):
@@ -173,21 +161,11 @@ class PaperMatrix:
 
 @dataclass(frozen=True)
 class SpectrumCheck:
-    """How far a matrix is from its spectrum.
+    """How far a matrix is from its spectrum."""
 
-    Attributes
-    ----------
-    residual : float
-        Largest residual of a leading pair.
-    excess : float
-        Relative error of the sum of squares.
-    rest : float
-        Sum of the squares of all singular values but the leading ones.
-    """
-
-    residual: float
-    excess: float
-    rest: float
+    residual: float  # largest residual of a leading pair
+    excess: float  # relative error of the sum of squares
+    rest: float  # sum of the squares of all singular values but the leading ones
 
 
 def _strips(d: int) -> Iterator[slice]:

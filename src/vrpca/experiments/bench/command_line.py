@@ -1,7 +1,4 @@
-"""``vrpca bench``: the options of its three commands.
-
-`vrpca.experiments` does the measurements. It is imported when a command starts, not before.
-"""
+"""``vrpca bench``: the options of its three commands."""
 
 from __future__ import annotations
 
@@ -12,8 +9,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from vrpca.cli.outputs import check_outputs, reports_in
+from vrpca.cli.shared import EXPERIMENTS, check_outputs
 from vrpca.errors import OptionError
+from vrpca.experiments.bench import commands
+from vrpca.experiments.shared.log import reports_in
 
 UNRECORDED = ("ctx", "folder", "cache", "out", "resume", "quiet")  # parameters without influence on the results
 
@@ -27,7 +26,7 @@ class _PeersByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(cls=_PeersByDefault, help="Measure this package: against its peers, its growth, its passes.")
+app = typer.Typer(cls=_PeersByDefault, add_completion=False, help=EXPERIMENTS["bench"])
 
 Names = Annotated[list[str] | None, typer.Argument(help="Named data sets, and .npy or .npz files.", show_default=False)]
 K = Annotated[
@@ -73,8 +72,6 @@ def peers(
     quiet: Quiet = False,
 ) -> None:
     """Against its peers: time, passes, memory and true suboptimality, at several targets."""
-    from vrpca.experiments.bench import commands
-
     conditions = commands.conditions(threads, repeats, timeout, seed)
     _check_files("peers", out, data)
     commands.peers(
@@ -102,8 +99,6 @@ def growth(
     quiet: Quiet = False,
 ) -> None:
     """Growth: time per pass and passes, as rows and nonzeros grow by a factor of 100."""
-    from vrpca.experiments.bench import commands
-
     conditions = commands.conditions(threads, repeats, timeout, seed)
     run = commands.Run(_command(ctx), conditions, cache, out, resume, quiet)
     commands.growth(run, solvers.split(","), _targets(str(target))[0], _is_small(size))
@@ -132,8 +127,6 @@ def passes(
     quiet: Quiet = False,
 ) -> None:
     """Passes that solvers with blocks of the same width need."""
-    from vrpca.experiments.bench import commands
-
     if dtype not in ("float32", "float64"):
         raise OptionError(f"--dtype {dtype} is not known: use float32 or float64.")
     conditions = commands.conditions(threads, 1, timeout, seed, dtype)

@@ -1,4 +1,4 @@
-"""``vrpca reproduce``: run the paper's experiments."""
+"""``vrpca reproduce``: its options."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import Annotated
 
 import typer
 
-from vrpca.cli.outputs import check_outputs, reports_in
-from vrpca.cli.shared import Quiet, Threads
+from vrpca.cli.shared import EXPERIMENTS, Quiet, Threads, check_outputs
+from vrpca.experiments.reproduce import commands
+from vrpca.experiments.shared.log import reports_in
+
+app = typer.Typer(add_completion=False)
 
 
+@app.command(help=EXPERIMENTS["reproduce"])
 def reproduce(
     what: Annotated[str, typer.Argument(help="fig1, fig2, fig3, scaling, beyond, or all.")],
     size: Annotated[
@@ -26,13 +30,11 @@ def reproduce(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that --out holds.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run the paper's experiments: curves as CSV, figures, and a page with a verdict on every claim."""
-    from vrpca.experiments.reproduce.commands import ALL, EXPERIMENTS
-    from vrpca.experiments.reproduce.commands import reproduce as run_experiments
-
-    written = reports_in(out, ["reproduction", *(EXPERIMENTS if what == ALL else [what])])
+    """Check the files and run the experiments."""
+    names = commands.EXPERIMENTS if what == commands.ALL else [what]
+    written = reports_in(out, ["reproduction", *names])
     check_outputs(written, [("--mnist", mnist), ("--rcv1", rcv1)])
-    page = run_experiments(
+    page = commands.reproduce(
         what,
         size=size,
         out=out,

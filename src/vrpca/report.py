@@ -1,4 +1,4 @@
-"""The convergence plot: how the bound and the residual fell with every reading of the data."""
+"""The convergence plot: how the bound and the residual fell with every pass over the data."""
 
 from __future__ import annotations
 

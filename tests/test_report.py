@@ -8,8 +8,7 @@ import pytest
 
 import vrpca
 from vrpca.errors import DataError, OptionError
-from vrpca.report import convergence_plot
-from vrpca.report.plots import _draw, _new_figure
+from vrpca.report import _draw, _new_figure, convergence_plot
 
 
 @pytest.fixture(scope="module")
