@@ -11,6 +11,7 @@ import numpy as np
 
 from vrpca.data.view import View
 from vrpca.linalg import straightened, sweep
+from vrpca.solvers.base import Rng
 from vrpca.solvers.search_space import Images, recombine, ritz, support_of
 
 # If less than this is left of a unit vector after Gram-Schmidt, it is made again: two digits are lost at most.
@@ -18,36 +19,24 @@ NOISE = 0.01
 
 
 class Lanczos:
-    """The factorisation: `initialise`, `expand`, `shrink`.
-
-    Parameters
-    ----------
-    view : View
-        A: its order, type and support count here. The factorisation does not keep it.
-    width : int
-        Number of Ritz pairs that are wanted.
-    block : int
-        Rows of Z.
-    keep : int
-        Vectors that `shrink` keeps.
-    capacity : int
-        The most vectors in S.
-    """
+    """The factorisation: `initialise`, `expand`, `shrink`. It does not keep the view, as `SearchSpace` does not."""
 
     def __init__(self, view: View, width: int, block: int, keep: int, capacity: int):
-        self.width, self.block, self.keep, self.capacity = width, block, keep, capacity
+        self.width = width  # Ritz pairs that are wanted
+        self.block = block  # rows of Z
+        self.keep = keep  # vectors that `shrink` keeps
+        self.capacity = capacity  # the most vectors in S
         self.support, self.order = support_of(view, width)
         self.images = Images()
         self.dropped = 0.0  # length of residuals that were taken for rounding
-        self.size = self.pending = self.products = self.restarts = 0
-        self.leading = np.zeros((0, view.d), view.dtype)  # the wanted Ritz vectors of before the last restart
+        self.size = self.pending = 0  # vectors in S and in Z
 
     @property
     def Z(self) -> np.ndarray:
         """The next block; it has its place behind the vectors of S."""
         return self.S[self.size : self.size + self.pending]
 
-    def initialise(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> None:
+    def initialise(self, view: View, rng: Rng, W0: np.ndarray | None) -> None:
         """Make the first Z: random, or the columns of `W0` and a random one."""
         first = self.block if W0 is None else max(self.block, min(W0.shape[1], self.width) + 1)
         self.S = np.empty((self.capacity + first, view.d), view.dtype)
@@ -62,7 +51,7 @@ class Lanczos:
         self.S[: len(V)] = V
         return self._straighten(self.S[:0], self.S[: len(V)])
 
-    def expand(self, view: View, rng: np.random.Generator) -> None:
+    def expand(self, view: View, rng: Rng) -> None:
         """Take Z into S, by one pass; what its product adds to their span is the next Z."""
         old, new, threads = self.size, self.size + self.pending, view.n_threads
         S, Z, V = self.S[:new], self.Z, self.S[new : new + self.pending]
@@ -79,13 +68,12 @@ class Lanczos:
         H[old:], H[:, old:] = C, C.T
         self.H = H
         self.size, self.pending = new, min(len(D), self.order - new)
-        self.products += 1
         B = np.zeros((self._fill(rng, self.block), new))
         kept = min(len(D), len(B))
         B[:kept, old:] = (factor @ second).T[:kept]
         self.B = B
 
-    def _fill(self, rng: np.random.Generator, wanted: int) -> int:
+    def _fill(self, rng: Rng, wanted: int) -> int:
         """Put random rows where Z lacks some, as long as there are any left; return how many it has."""
         missing = min(wanted, self.order - self.size) - self.pending
         if missing > 0:
@@ -106,16 +94,16 @@ class Lanczos:
             D = straightened(S, V[: len(D)], D, NOISE, 1)[2]
         return len(D)
 
+    @property
+    def crowded(self) -> bool:
+        """Whether there is no room for Z."""
+        return self.size + self.pending > self.capacity
+
     def shrink(self) -> None:
-        """Keep the leading Ritz vectors, if there is no room for Z."""
-        if self.size + self.pending <= self.capacity:
-            return
-        self.leading = self.leading[:0]  # frees those of the restart before
+        """Make room for Z: keep the leading Ritz vectors alone."""
         theta, Y = ritz(self.H)
         T = Y[:, : self.keep]
         Z = self.Z
-        self.leading = self.combined(Y[:, : self.width])  # whoever interrupts the restart finds them here
-        self.restarts += 1
         recombine(self.S, self.size, T)
         self.size, self.H, self.B = self.keep, np.diag(theta[: self.keep]), self.B @ T
         self.Z[...] = Z
