@@ -6,6 +6,7 @@ and seconds.
 
 from __future__ import annotations
 
+import enum
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -28,7 +29,6 @@ from vrpca.solvers.outside import RandomSearch
 from vrpca.solvers.snapshot import LightSnapshot, retake
 from vrpca.solvers.steps import NO_STEP
 
-DIVERGED = "the steps diverged, and the step size is fixed"
 PATIENCE = 5  # records without any progress, at the level of rounding, after which a run has stalled
 LONG_PATIENCE = 20  # the same near that level, where the bound may still creep
 AT_ROUNDING, NEAR_ROUNDING = (
@@ -38,6 +38,16 @@ AT_ROUNDING, NEAR_ROUNDING = (
 MONOTONE = 100  # the objective may fall by so many eps before a step counts as bad
 SEARCHES = 4  # random searches for what an answer has missed, at most
 ENDS_EVERYTHING = (Status.INTERRUPTED, Status.STOPPED, Status.SECONDS)
+
+
+class Event(enum.Enum):
+    """What a step came to; the value is what its record says."""
+
+    ACCEPTED = ""
+    FELL = "the objective fell"
+    FELL_BACK = "the objective fell: back to the last snapshot with half the step"
+    DIVERGED_BACK = "the steps diverged: back to the last snapshot with half the step"
+    DIVERGED = "the steps diverged, and the step size is fixed"
 
 
 class Budget:
@@ -210,7 +220,7 @@ class Run:
             state = retake(self.view, self.best, self.failed)
         return state
 
-    def _judge(self, state: State) -> str:
+    def _judge(self, state: State) -> Event:
         """Choose where to go on from, and say what happened: a step that proved too long is halved and taken back.
 
         A step size that the user fixed is not touched: the run goes on from what it gave, unless that is not finite,
@@ -222,15 +232,16 @@ class Run:
         rounding = MONOTONE * np.finfo(self.view.dtype).eps
         if change >= (0.0 if step.noisy else -rounding) or (step == NO_STEP and finite(state)):
             self.state, self.best, self.at_best = state, state.light(), True
-            return ""
-        what = "the objective fell" if finite(state) else "the steps diverged"
+            return Event.ACCEPTED
         if step.adaptive and not (step.noisy and finite(state)):
             self.failed = state.light()
-            return f"{what}: back to the last snapshot with half the step"
+            return Event.FELL_BACK if finite(state) else Event.DIVERGED_BACK
         self.state = state if finite(state) else None
-        return what if finite(state) else DIVERGED
+        return Event.FELL if finite(state) else Event.DIVERGED
 
-    def _record(self, state: State, draw: Callable[[Record], None] | None, event: str = "") -> Status | None:
+    def _record(
+        self, state: State, draw: Callable[[Record], None] | None, event: Event = Event.ACCEPTED
+    ) -> Status | None:
         certificate = certificate_of(state, self.k, self.view)
         record = Record(
             self.epoch,
@@ -240,7 +251,7 @@ class Run:
             objective(state, self.k),
             float(certificate.residuals.max(initial=0.0)),
             certificate.suboptimality,
-            event,
+            event.value,
         )
         self.history.append(record)
         if draw is not None:
@@ -250,11 +261,11 @@ class Run:
         self.gave_up = self.give_up is not None and self.give_up(self.history)
         return Status.STOPPED if self.gave_up else None
 
-    def _why_stop(self, event: str = "") -> Status | None:
+    def _why_stop(self, event: Event = Event.ACCEPTED) -> Status | None:
         last = self.history[-1]
         if last.bound <= self.options.tol:
             return Status.CONVERGED
-        if event == DIVERGED:
+        if event is Event.DIVERGED:
             return Status.DIVERGED
         if (self.best if self.state is None else self.state).steps_left == 0:
             return Status.EPOCHS
