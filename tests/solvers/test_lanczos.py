@@ -67,15 +67,14 @@ def check(state, A):
 @pytest.mark.parametrize("start", ["random", "guess", "long guess"])
 @pytest.mark.parametrize("capacity", [16, 40], ids=["restarts", "until it is full"])
 def test_the_invariant_on_views(dtype, sparse, empty, start, capacity):
-    """After `initialise`, every `expand` and every `shrink`, until the space is full where it may grow so far."""
+    """At first, after every `expand` and every `shrink`, until the space is full where it may grow so far."""
     X = with_eigenvalues(150, 36, 0.9 ** np.arange(36)).astype(dtype)
     if empty:
         X = np.hstack([X, np.zeros((150, 14), dtype)])[:, np.random.default_rng(1).permutation(50)]
     view, A, rng = view_of(sp.csr_array(X) if sparse else X), normalised(X)[1], np.random.default_rng(0)
     rows = {"random": 0, "guess": 2, "long guess": 9}[start]
     W0 = (7 * orthonormal(view.d, rows, rng) * view.support[:, None]).astype(dtype) if rows else None
-    space = Lanczos(view, width=5, block=4, keep=9, capacity=capacity)
-    space.initialise(view, rng, W0)
+    space = Lanczos(view, width=5, block=4, keep=9, capacity=capacity, rng=rng, W0=W0)
     check_factorisation(space, A)
     assert space.size == 0 and space.pending == (4 if rows < 4 else 6)
     products, restarts, sizes = 0, 0, []

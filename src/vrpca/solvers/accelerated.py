@@ -45,15 +45,17 @@ def accelerated_variant(options: Options, entries: int, d: int) -> type[Solver]:
     return Narrow if entries < LONG * d else Sampled
 
 
-def accelerated_width(k: int, cost: str) -> int:
-    """Wider blocks pay where passes are the cost."""
-    return k + max(4, k // 2) if cost == "passes" else whole_registers(k, 8)
+class Accelerated:
+    """What the variants share: the width of their blocks."""
+
+    @staticmethod
+    def width_for(k: int, cost: str) -> int:
+        """Wider blocks pay where passes are the cost."""
+        return k + max(4, k // 2) if cost == "passes" else whole_registers(k, 8)
 
 
-class Streamed(Krylov):
+class Streamed(Accelerated, Krylov):
     """Wide blocks of residuals, from a wide basis that one pass over all rows has left."""
-
-    width_for = staticmethod(accelerated_width)
 
     def __init__(self, options: Options, width: int):
         super().__init__(options, width)
@@ -84,10 +86,8 @@ class Streamed(Krylov):
         return self.begin(view, W, W.shape[1] + 1, 2, rng)
 
 
-class Sampled(Krylov):
+class Sampled(Accelerated, Krylov):
     """Blocks as wide as the answer, from a start that samples of growing size have prepared."""
-
-    width_for = staticmethod(accelerated_width)
 
     def __init__(self, options: Options, width: int):
         super().__init__(options, width)
@@ -167,10 +167,8 @@ class NarrowState(State):
         return self.W
 
 
-class Narrow(Solver[NarrowState]):
+class Narrow(Accelerated, Solver[NarrowState]):
     """Each pass multiplies the next narrow block of the Krylov space."""
-
-    width_for = staticmethod(accelerated_width)
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: as many blocks as it takes to hold the wanted vectors."""
@@ -184,8 +182,7 @@ class Narrow(Solver[NarrowState]):
         block = self._block(view)
         keep = self.width + block
         capacity = min(max(2 * keep, keep + NARROW_BLOCKS * block), view.d)
-        space = Lanczos(view, self.width, block, keep, capacity)
-        space.initialise(view, rng, W0)
+        space = Lanczos(view, self.width, block, keep, capacity, rng, W0)
         while space.size <= self.width and space.pending:
             space.expand(view, rng)
         return self._state(space, 1)  # however many blocks that took: none has been followed far

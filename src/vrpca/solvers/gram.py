@@ -52,22 +52,16 @@ class Gram(Solver[Answer]):
         return self._solve(view, view.matrix(), steps_left=0)
 
     def _solve(self, view: View, A: np.ndarray, steps_left: int) -> Answer:
-        l = self.width
-        values, V = _leading_eigenpairs(A, min(l + 1, view.d), view.n_threads)
-        W = np.ascontiguousarray(V[:, :l], dtype=view.dtype)
+        l, d = self.width, view.d
+        with blas_threads(view.n_threads):
+            leading = [max(0, d - l - 1), d - 1]
+            values, V = scipy.linalg.eigh(A, subset_by_index=leading, driver="evr", check_finite=False)
+        W = np.ascontiguousarray(V[:, ::-1][:, :l], dtype=view.dtype)
         exact = W.astype(np.float64)  # what was rounded to W, not V, is to be certified
         U = A @ exact
         theta, Y = ritz(exact.T @ U)
         exact, U = exact @ Y, U @ Y
         R = U - exact * theta
-        mu, kind = known_outside(values, l, None)
+        mu, kind = known_outside(values[::-1], l, None)
         W = exact.astype(view.dtype)
-        return Answer(d=view.d, W=W, theta=theta, G=R.T @ R, mu=mu, kind=kind, steps_left=steps_left)
-
-
-def _leading_eigenpairs(A: np.ndarray, count: int, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """The largest eigenvalues and their vectors, largest first."""
-    d = len(A)
-    with blas_threads(n_threads):
-        values, V = scipy.linalg.eigh(A, subset_by_index=[d - count, d - 1], driver="evr", check_finite=False)
-    return values[::-1], V[:, ::-1]
+        return Answer(d=d, W=W, theta=theta, G=R.T @ R, mu=mu, kind=kind, steps_left=steps_left)

@@ -13,7 +13,9 @@ from vrpca.solvers.base import Answer, Passes, Rng, Solver, random_start, whole_
 from vrpca.solvers.outside import known_outside
 from vrpca.solvers.search_space import SearchSpace
 
-BLOCKS = 10  # blocks of vectors that are kept before a restart
+# Blocks of vectors that are kept before a restart. On Gaussian rows (4000 x 1500, flat, geometric and power-law
+# spectra, k = 1 and 6, tol=1e-8), 3 blocks take up to 3 passes more than 10; 15, 20 and 30 blocks save none.
+BLOCKS = 10
 
 
 @dataclass(frozen=True, kw_only=True)

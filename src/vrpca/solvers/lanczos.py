@@ -14,14 +14,19 @@ from vrpca.linalg import straightened, sweep
 from vrpca.solvers.base import Rng
 from vrpca.solvers.search_space import Images, recombine, ritz, support_of
 
-# If less than this is left of a unit vector after Gram-Schmidt, it is made again: two digits are lost at most.
-NOISE = 0.01
+NOISE = 0.01  # if less is left of a unit vector after Gram-Schmidt, it is dropped: two digits are lost at most
+ROUNDING = 8  # times eps |A Z|: shorter residuals are rounding of the product and of Gram-Schmidt
 
 
 class Lanczos:
-    """The factorisation: `initialise`, `expand`, `shrink`. It does not keep the view, as `SearchSpace` does not."""
+    """The factorisation. It is empty at first; Z is random, or has the columns of `W0` and a random one.
 
-    def __init__(self, view: View, width: int, block: int, keep: int, capacity: int):
+    It does not keep the view, so that it can be stored without the data.
+    """
+
+    def __init__(
+        self, view: View, width: int, block: int, keep: int, capacity: int, rng: Rng, W0: np.ndarray | None = None
+    ):
         self.width = width  # Ritz pairs that are wanted
         self.block = block  # rows of Z
         self.keep = keep  # vectors that `shrink` keeps
@@ -30,26 +35,23 @@ class Lanczos:
         self.images = Images()
         self.dropped = 0.0  # length of residuals that were taken for rounding
         self.size = self.pending = 0  # vectors in S and in Z
+        first = block if W0 is None else max(block, min(W0.shape[1], width) + 1)
+        self.S = np.empty((capacity + first, view.d), view.dtype)
+        self.pending = 0 if W0 is None else self._guessed(W0)
+        self._fill(rng, max(block, self.pending + 1))
+        self.H, self.B = np.zeros((0, 0)), np.zeros((self.pending, 0))
 
     @property
     def Z(self) -> np.ndarray:
         """The next block; it has its place behind the vectors of S."""
         return self.S[self.size : self.size + self.pending]
 
-    def initialise(self, view: View, rng: Rng, W0: np.ndarray | None) -> None:
-        """Make the first Z: random, or the columns of `W0` and a random one."""
-        first = self.block if W0 is None else max(self.block, min(W0.shape[1], self.width) + 1)
-        self.S = np.empty((self.capacity + first, view.d), view.dtype)
-        self.pending = 0 if W0 is None else self._guessed(W0)
-        self._fill(rng, max(self.block, self.pending + 1))
-        self.H, self.B = np.zeros((0, 0)), np.zeros((self.pending, 0))
-
     def _guessed(self, W0: np.ndarray) -> int:
         """Begin with the span of `W0`; return its dimension."""
         norms = np.linalg.norm(W0, axis=0)
         V = (W0[:, norms > 0] / norms[norms > 0])[:, : self.width].T
         self.S[: len(V)] = V
-        return self._straighten(self.S[:0], self.S[: len(V)])
+        return self._orthonormalise(self.S[:0], self.S[: len(V)])
 
     def expand(self, view: View, rng: Rng) -> None:
         """Take Z into S, by one pass; what its product adds to their span is the next Z."""
@@ -58,7 +60,7 @@ class Lanczos:
         self.images(view, Z, V)
         C = np.hstack([self.B, sweep(Z, V, n_threads=threads)[:, : len(Z)]])  # B is what the others see of A Z
         D = sweep(S, V, np.hstack([-C, np.eye(len(V))]), n_threads=threads)
-        rounding = 8 * float(np.finfo(V.dtype).eps * np.linalg.norm(C))
+        rounding = ROUNDING * float(np.finfo(V.dtype).eps * np.linalg.norm(C))
         left, factor, D = straightened(S, V, D, rounding, threads)
         self.dropped = rounding if len(D) < len(V) else 0.0
         again, second, D = straightened(S, V[: len(D)], D, NOISE, threads)
@@ -84,10 +86,10 @@ class Lanczos:
             if self.support is not None:
                 fill *= self.support
             fill /= np.linalg.norm(fill, axis=1)[:, None]
-            self.pending += self._straighten(self.S[:taken], fill)
+            self.pending += self._orthonormalise(self.S[:taken], fill)
         return self.pending
 
-    def _straighten(self, S: np.ndarray, V: np.ndarray) -> int:
+    def _orthonormalise(self, S: np.ndarray, V: np.ndarray) -> int:
         """Make V orthonormal, and orthogonal to S; return how many rows are left."""
         D = sweep(S, V, n_threads=1)
         for _ in range(2):

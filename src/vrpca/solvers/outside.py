@@ -24,7 +24,7 @@ ROUNDING = 100  # times eps: squares of unit vectors below this may be rounding,
 DEPENDENT = 1e-6  # eigenvalues of a Gram matrix of unit vectors below this: a combination has lost 3 digits
 DRIFTED = 2  # a Ritz value above this multiple of the trace outside W, which bounds it, is more than rounding
 TRUSTED = 3  # products before an estimate is believed at all: the first ones from a random start say little
-STARTS = 8  # random vectors of a random search: they fill a panel of the kernels
+WIDTH = 8  # random vectors of a random search: they fill a panel of the kernels
 MOST = 40  # products of a random search: its bound is then within 2% of the Ritz value (d = 1e6, failure 1e-6)
 FOUND = 1e-6  # a random search has found more than a value if it exceeds it by this part: float32 rounds to 1e-7
 
@@ -100,16 +100,12 @@ class Probe:
             self.pairs[[0, 1, 3, 4]] = 0
             return Probe(self.pairs, 0.0, 0.0, products)
         value = float(values[0])
-        if value > DRIFTED * max(0.0, 1 - float(theta.sum())) + eps:  # tr A = 1: the images have drifted
-            return self._begun_again()
+        if value > DRIFTED * max(0.0, 1 - float(theta.sum())) + eps:  # tr A = 1: images of images have drifted
+            self.column[:] = self.pairs[0]  # begin again with the vector's own product
+            self.pairs[[0, 1, 3, 4]] = 0
+            return Probe(self.pairs)
         residual = self._combine(_kept(T[:, 0], M, eps), C, D, W, U, theta, value)
         return Probe(self.pairs, value, residual, products)
-
-    def _begun_again(self) -> Probe:
-        """Begin again with the vector's own product: images that are combined again and again lose what they are."""
-        self.column[:] = self.pairs[0]
-        self.pairs[[0, 1, 3, 4]] = 0
-        return Probe(self.pairs)
 
     def _combine(
         self, Y: np.ndarray, C: np.ndarray, D: np.ndarray, W: np.ndarray, U: np.ndarray, theta: np.ndarray, value: float
@@ -208,9 +204,9 @@ class RandomSearch:
         self.operator = Complement(view, W)
         self.dimension = max(1, view.d - W.shape[1])
         self.failure = failure
-        self.starts = min(STARTS, self.dimension)
-        self.space = SearchSpace(self.operator, self.starts, MOST * self.starts)
-        V = rng.standard_normal((view.d, self.starts)).astype(view.dtype)
+        self.width = min(WIDTH, self.dimension)
+        self.space = SearchSpace(self.operator, self.width, MOST * self.width)
+        V = rng.standard_normal((view.d, self.width)).astype(view.dtype)
         if view.support is not None:
             V[~view.support] = 0
         self.next = self.space.new_directions(np.ascontiguousarray(self.operator.outside(V).T), rng)
@@ -231,7 +227,7 @@ class RandomSearch:
 
     def ceiling(self) -> float:
         """What lambda_max on the complement does not exceed, but for the failure probability of all steps together."""
-        sure = math.log(1.648 * math.sqrt(self.dimension)) - math.log(self.failure / MOST) / self.starts
+        sure = math.log(1.648 * math.sqrt(self.dimension)) - math.log(self.failure / MOST) / self.width
         error = (sure / (2 * self.steps - 1)) ** 2 if self.steps else 1.0
         return float(self.space.theta[0]) / (1 - error) if error < 1 else math.inf
 

@@ -15,9 +15,9 @@ from vrpca.linalg import aligned_zeros
 from vrpca.solvers.base import Rng
 
 CHUNK = 8192  # entries of the vectors that are recombined at a time: 64 rows of float32 take 2 MB
-ROUNDING = 64  # times eps: if less is left of a unit vector after Gram-Schmidt, the rest is rounding error
+ROUNDING = 64  # times eps: if less is left of a unit vector after Gram-Schmidt, it is rounding (sqrt(d) at d = 4096)
 CANCELLED = 0.01  # if less is left, Gram-Schmidt is repeated: two digits of orthogonality are lost at most
-INDEPENDENT = 1e4  # times eps: eigenvalues of a Gram matrix of unit vectors below this are taken for dependence
+INDEPENDENT = 1e4  # times eps: smaller eigenvalues of a Gram matrix leave errors above 1e-4 to the next turn
 VANISHED = 1e-8  # singular values of small orthonormal matrices below this: the square root of float64's eps
 
 
