@@ -85,7 +85,7 @@ def sweep(S: np.ndarray, V: np.ndarray, K: np.ndarray | None = None, *, n_thread
     return D
 
 
-def straightened(
+def orthonormal_rows(
     S: np.ndarray, V: np.ndarray, D: np.ndarray, shortest: float, n_threads: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Make V's rows orthonormal, and orthogonal to those of S, given ``D = V [S; V]^T``: one round, in place.

@@ -94,6 +94,13 @@ def test_solvers_add_nothing_that_a_run_would_have_to_know(name):
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_variants_agree_on_the_width_and_the_side(name):
+    """A plan asks the class that is registered, before it is known which variant will be made."""
+    registered, variant = SOLVERS[CASES[name][1]], CASES[name][-1]
+    assert variant.width_for is registered.width_for and variant.transposes is registered.transposes
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_two_interleaved_runs_of_one_solver_are_two_runs(name):
     view, solver = made(name)
     pairs = [begun(view, solver, seed) for seed in (1, 2)]

@@ -1,4 +1,4 @@
-"""The solver that wins: one of three variants of the same Krylov search, by what the work is going to cost.
+"""The fastest solver where A is too large to form: a Krylov search in three variants, by what the work costs most.
 
 - `Streamed`, where reading the data is the cost (disk, cluster): a wide basis streamed from all rows, then wide blocks
   of residuals.
@@ -30,7 +30,7 @@ SAMPLE_FRACTION = 0.05  # fraction of the rows sampled for the start
 CASCADE = ((0.4, 5), (1.0, 3))  # (fraction of the sample, products with it): a smaller sample prepares the larger one
 LEAST_SAMPLED = 4  # rows per vector that make a sample worth solving
 SAMPLED_BLOCKS, SAMPLED_VECTORS = 6, 48  # blocks, or vectors, that `Sampled` keeps before a restart
-STREAMED, RESIDUALS = 12, 2  # widths of the streamed basis and of the residual blocks, in units of the block
+STREAMED, RESIDUALS = 12, 2  # widths of the streamed basis and of the residual blocks, in units of the width
 KEPT = 14  # vectors that `Streamed` keeps, in the same units: no restart after the first step
 WATCHED = 3  # pairs, in the same units, whose residuals tell what a stream may have missed
 NARROW, MANY = 4, 16  # columns of a block of `Narrow`; twice as many where this number of vectors is wanted

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from vrpca.data.view import View
-from vrpca.linalg import straightened, sweep
+from vrpca.linalg import orthonormal_rows, sweep
 from vrpca.solvers.base import Rng
 from vrpca.solvers.search_space import Images, recombine, ritz, support_of
 
@@ -61,9 +61,9 @@ class Lanczos:
         C = np.hstack([self.B, sweep(Z, V, n_threads=threads)[:, : len(Z)]])  # B is what the others see of A Z
         D = sweep(S, V, np.hstack([-C, np.eye(len(V))]), n_threads=threads)
         rounding = ROUNDING * float(np.finfo(V.dtype).eps * np.linalg.norm(C))
-        left, factor, D = straightened(S, V, D, rounding, threads)
+        left, factor, D = orthonormal_rows(S, V, D, rounding, threads)
         self.dropped = rounding if len(D) < len(V) else 0.0
-        again, second, D = straightened(S, V[: len(D)], D, NOISE, threads)
+        again, second, D = orthonormal_rows(S, V[: len(D)], D, NOISE, threads)
         C += left + factor @ again
         H = np.zeros((new, new))
         H[:old, :old] = self.H
@@ -93,7 +93,7 @@ class Lanczos:
         """Make V orthonormal, and orthogonal to S; return how many rows are left."""
         D = sweep(S, V, n_threads=1)
         for _ in range(2):
-            D = straightened(S, V[: len(D)], D, NOISE, 1)[2]
+            D = orthonormal_rows(S, V[: len(D)], D, NOISE, 1)[2]
         return len(D)
 
     @property

@@ -105,6 +105,6 @@ def take_steps(
 
 
 def _adapted(stretch: int, growth: float) -> int:
-    """The stretch over which columns grow by `GROWTH` at the rate of this one; no growth is none within 0.1%."""
-    ratio = np.log(GROWTH) / max(abs(np.log(growth)), 1e-3)
+    """The stretch over which columns grow by `GROWTH`, at the rate of this stretch."""
+    ratio = np.log(GROWTH) / max(abs(np.log(growth)), 1e-3)  # a growth below 0.1% is no rate to go by
     return max(1, int(stretch * min(max(ratio, SLOWER), FASTER)))

@@ -33,7 +33,7 @@ class BlockVR(VarianceReduced):
         probe, step, left = state.probe, state.step, epochs_left(state)
         handed_over = [state]
         del state  # so that the epoch holds the only reference, and can free U
-        *reached, stretch = self._epoch(view, handed_over, rng)
+        *reached, stretch = self._epoch(view, handed_over, rng)  # a list, so that the snapshot can free W
         return snapshot(view, orthonormal(reached.pop()), probe, replace(step, stretch=stretch), left)
 
     def _epoch(self, view: View, handed_over: list[Snapshot], rng: Rng) -> tuple[np.ndarray, int]:
