@@ -10,10 +10,10 @@ from vrpca.linalg import (
     aligned_copy,
     aligned_zeros,
     cross,
+    orthonormal_rows,
     orthonormalise,
     residual_gram,
     rotate,
-    straightened,
     sweep,
 )
 from vrpca.solvers.search_space import ritz
@@ -214,8 +214,8 @@ def test_two_rounds_straighten_nearly_dependent_vectors(others, dtype, rng):
     V += (10 * rng.standard_normal((4, others))).astype(dtype) @ S
     before = V.astype(float)
     D = sweep(S, V, n_threads=2)
-    C, F, D = straightened(S, V, D, 1e-6, 2)
-    again, second, D = straightened(S, V, D, 0.01, 2)
+    C, F, D = orthonormal_rows(S, V, D, 1e-6, 2)
+    again, second, D = orthonormal_rows(S, V, D, 0.01, 2)
     small = 100 * eps(dtype)
     both = np.vstack([S, V]).astype(float)
     np.testing.assert_allclose(both @ both.T, np.eye(others + 4), atol=small)
@@ -226,6 +226,6 @@ def test_two_rounds_straighten_nearly_dependent_vectors(others, dtype, rng):
 def test_directions_that_are_too_short_are_left_out(rng):
     V = rng.standard_normal((3, 500))
     V[2] = V[0] - V[1] + 1e-9 * V[2]
-    C, F, D = straightened(V[:0], V, sweep(V[:0], V, n_threads=1), 1e-6, 1)
+    C, F, D = orthonormal_rows(V[:0], V, sweep(V[:0], V, n_threads=1), 1e-6, 1)
     assert D.shape == (2, 2) and F.shape == (3, 2) and C.shape == (3, 0)
     np.testing.assert_allclose(D, np.eye(2), atol=1e-10)

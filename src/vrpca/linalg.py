@@ -94,7 +94,7 @@ def sweep(S: Array, V: Array, K: Array | None = None, *, n_threads: int) -> Arra
     return D
 
 
-def straightened(S: Array, V: Array, D: Array, shortest: float, n_threads: int) -> tuple[Array, Array, Array]:
+def orthonormal_rows(S: Array, V: Array, D: Array, shortest: float, n_threads: int) -> tuple[Array, Array, Array]:
     """Make V's rows orthonormal, and orthogonal to those of S, given ``D = V [S; V]^T``: one round, in place.
 
     Directions shorter than `shortest` are left out. Returns C and F with ``V_before = C S + F V_after``, and the next

@@ -15,12 +15,9 @@ import numpy as np
 from vrpca.data.source import Source
 from vrpca.history import Record
 from vrpca.options import Options
-from vrpca.solvers import SOLVERS
-from vrpca.solvers.accelerated import KEPT, accelerated
+from vrpca.solvers import SOLVERS, VARIANTS
+from vrpca.solvers.accelerated import KEPT
 from vrpca.solvers.base import Solver, whole_registers
-from vrpca.solvers.deflation import Deflation
-from vrpca.solvers.hybrid import Hybrid
-from vrpca.solvers.vr_block import variance_reduced
 
 FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
 SMALL_SIDE = 2000  # an A of this size is decomposed whole when a fraction is asked for: LAPACK takes about a second
@@ -94,15 +91,8 @@ def solver_for(options: Options, name: str, k: int, entries: int, d: int) -> Sol
 
 def make_solver(name: str, options: Options, width: int, entries: int, d: int) -> Solver:
     """The solver of this name, for blocks of `width` columns and vectors of length d; X has so many stored entries."""
-    if options.deflate:
-        return Deflation(options, width)
-    if name == "accelerated":
-        return accelerated(options, width, entries, d)
-    if name == "vr":
-        return variance_reduced(options, width)
-    if name == "hybrid":
-        return Hybrid(options, width, variance_reduced(options, width))
-    return SOLVERS[name](options, width)
+    kind = VARIANTS[name](options, width, entries, d) if name in VARIANTS else SOLVERS[name]
+    return kind(options, width)
 
 
 def _chosen(options: Options, task: Task) -> tuple[str, str]:

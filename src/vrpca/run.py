@@ -25,7 +25,7 @@ from vrpca.progress import progress_bar
 from vrpca.solvers import SOLVERS, Solver
 from vrpca.solvers.base import Answer, State
 from vrpca.solvers.outside import RandomSearch
-from vrpca.solvers.snapshot import Landmark, Snapshot, taken_again
+from vrpca.solvers.snapshot import LightSnapshot, retake
 from vrpca.solvers.steps import NO_STEP
 
 PATIENCE = 5  # records at the level of rounding without progress that end a run: a rule of thumb
@@ -128,11 +128,6 @@ class Job:
         return passes.start + (passes.projections if self.projections else 0.0)
 
 
-def without_images(state: State) -> State:
-    """A snapshot without U and P, which only the next step needs; other states as they are."""
-    return state.light() if isinstance(state, Snapshot) else state
-
-
 def objective(state: State, k: int) -> float:
     """``tr(W_k^T A W_k)``, relative to tr A."""
     return float(state.theta[:k].sum())
@@ -174,7 +169,7 @@ class Run:
                 f"{self.job.plan.name!r} take {self.budget.passes + need:g} passes per run."
             )
         self.state = self.solver.start(self.view, self.job.first_pass, self.job.rng, W0)
-        self.best = without_images(self.state)
+        self.best = self.state.light()
         if not finite(self.state):
             raise FloatingPointError("The start overflowed: rescale the data, or pass it as float64.")
         self.passes = self.solver.passes(self.view, self.job.first_pass)
@@ -203,8 +198,8 @@ class Run:
         """The state of the next step. The run lets go of it, so that the step can free what it has used."""
         state, self.state, self.at_best = self.state, None, False
         if state is None:
-            assert isinstance(self.best, Landmark) and isinstance(self.failed, Landmark)
-            state = taken_again(self.view, self.best, self.failed)
+            assert isinstance(self.best, LightSnapshot) and isinstance(self.failed, LightSnapshot)
+            state = retake(self.view, self.best, self.failed)
         return state
 
     def _judge(self, state: State) -> tuple[str, Status | None]:
@@ -218,11 +213,11 @@ class Run:
         change = objective(state, self.job.k) / objective(self.best, self.job.k) - 1 if sound else -np.inf
         rounding = MONOTONE * np.finfo(self.view.dtype).eps
         if change >= (0.0 if step.noisy else -rounding) or (step == NO_STEP and sound):
-            self.state, self.best, self.at_best = state, without_images(state), True
+            self.state, self.best, self.at_best = state, state.light(), True
             return "", None
         what = "the objective fell" if sound else "the steps diverged"
         if step.adaptive and not (step.noisy and sound):
-            self.failed = without_images(state)
+            self.failed = state.light()
             return f"{what}: back to the last snapshot with half the step", None
         if not sound:
             return f"{what}, and the step size is fixed", Status.DIVERGED

@@ -7,7 +7,7 @@ import pytest
 
 from helpers import random_orthonormal
 from solvers.problems import view_of, with_eigenvalues
-from vrpca.solvers.outside import TRUSTED, Complement, Probe, RandomSearch, estimate_outside
+from vrpca.solvers.outside import TRUSTED, Complement, Probe, RandomSearch, estimate_outside, known_outside
 
 
 def problem(seed=0, d=60):
@@ -21,7 +21,6 @@ def test_the_complement_is_A_without_the_answer():
     outside = np.eye(60) - W @ W.T
     V = np.random.default_rng(1).standard_normal((60, 4))
     expected = outside @ A @ outside @ V
-    np.testing.assert_allclose(Complement(view, W).product(V), expected, atol=1e-14)
     out = np.empty_like(V)
     assert Complement(view, W).product(V, out=out) is out
     np.testing.assert_allclose(out, expected, atol=1e-14)
@@ -139,20 +138,40 @@ def test_a_probe_finds_nothing_outside_of_everything():
         assert probe.bound(theta) == pytest.approx(0, abs=1e-15)
 
 
+def estimate(value, residual, products, theta, share=1.0):
+    """The estimate from one vector outside W."""
+    return estimate_outside(theta, np.array([value]), np.array([residual]), products, share)
+
+
 def test_the_estimate_is_the_value_and_its_residual():
     """Never above the trace that is left; a young residual counts more than once, a very young one not at all."""
     theta = np.array([0.4, 0.2])
     for products in range(TRUSTED):
-        assert estimate_outside(0.1, 0.01, products, theta) == pytest.approx(0.4)
-    assert estimate_outside(0.1, 0.01, TRUSTED, theta) == pytest.approx(0.12)
-    estimates = [estimate_outside(0.1, 0.01, products, theta) for products in (3, 6, 60, 10**9)]
+        assert estimate(0.1, 0.01, products, theta) == pytest.approx(0.4)
+    assert estimate(0.1, 0.01, TRUSTED, theta) == pytest.approx(0.12)
+    estimates = [estimate(0.1, 0.01, products, theta) for products in (3, 6, 60, 10**9)]
     assert estimates == sorted(estimates, reverse=True) and estimates[-1] == pytest.approx(0.11)
-    assert estimate_outside(0.39, 0.1, 10, theta) == pytest.approx(0.4)
-    assert estimate_outside(0.1, 0.1, 10, np.array([0.9, 0.2])) == 0  # rounding may leave less than nothing
+    assert estimate(0.39, 0.1, 10, theta) == pytest.approx(0.4)
+    assert estimate(0.1, 0.1, 10, np.array([0.9, 0.2])) == 0  # rounding may leave less than nothing
+
+
+def test_the_pair_that_may_grow_highest_counts():
+    theta, values, residuals = np.array([0.4, 0.2]), np.array([0.15, 0.1]), np.array([0.0, 0.04])
+    assert estimate_outside(theta, values, residuals, 6) == pytest.approx(0.16)
+    assert estimate_outside(theta, values[:0], residuals[:0], 6) == pytest.approx(0.4)  # nothing was followed
+
+
+def test_what_a_search_space_knows_of_its_pairs_outside():
+    """All of it if the space is full, nothing but the trace if no pair is left, an estimate otherwise."""
+    theta = np.array([0.5, 0.2, 0.1])
+    assert known_outside(theta, 2, None) == (0.1, "exact")
+    assert known_outside(theta, 3, None) == (0.0, "exact")
+    assert known_outside(theta, 3, np.zeros(0), 9) == (pytest.approx(0.2), "estimated")
+    assert known_outside(theta, 2, np.array([0.01]), 3) == (pytest.approx(0.12), "estimated")
 
 
 def test_an_estimate_of_narrow_products_grows_old_slowly():
     """A product that follows a quarter of the vectors counts as a quarter of one."""
     theta = np.array([0.4])
-    assert estimate_outside(0.1, 0.01, 3, theta, share=0.25) == pytest.approx(0.6)
-    assert estimate_outside(0.1, 0.01, 12, theta, share=0.25) == pytest.approx(estimate_outside(0.1, 0.01, 3, theta))
+    assert estimate(0.1, 0.01, 3, theta, share=0.25) == pytest.approx(0.6)
+    assert estimate(0.1, 0.01, 12, theta, share=0.25) == pytest.approx(estimate(0.1, 0.01, 3, theta))

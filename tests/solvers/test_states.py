@@ -21,7 +21,7 @@ from vrpca.solvers import SOLVERS
 from vrpca.solvers.accelerated import Narrow, Sampled, Streamed
 from vrpca.solvers.base import Solver
 from vrpca.solvers.deflation import Deflation
-from vrpca.solvers.snapshot import Landmark, Snapshot
+from vrpca.solvers.snapshot import LightSnapshot, Snapshot
 from vrpca.solvers.vr import VR
 from vrpca.solvers.vr_block import BlockVR, LiteralBlockVR
 
@@ -94,6 +94,13 @@ def test_solvers_add_nothing_that_a_run_would_have_to_know(name):
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_variants_agree_on_the_width_and_the_side(name):
+    """A plan asks the class that is registered, before it is known which variant will be made."""
+    registered, variant = SOLVERS[CASES[name][1]], CASES[name][-1]
+    assert variant.width_for is registered.width_for and variant.transposes is registered.transposes
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_two_interleaved_runs_of_one_solver_are_two_runs(name):
     view, solver = made(name)
     pairs = [begun(view, solver, seed) for seed in (1, 2)]
@@ -146,13 +153,18 @@ def test_a_state_that_was_pickled_goes_on_as_it_would_have(name):
 
 
 @pytest.mark.parametrize("name", SNAPSHOTS)
-def test_a_landmark_is_a_snapshot_without_its_large_parts(name):
+def test_a_light_snapshot_lacks_the_large_parts(name):
     view, solver = made(name)
     state, _ = begun(view, solver, 0)
     light = state.light()
-    assert type(state) is Snapshot and type(light) is Landmark
+    assert type(state) is Snapshot and type(light) is LightSnapshot
     assert light.P is None and not hasattr(light, "U") and marks(light) == marks(state)
-    assert light.vectors() is state.vectors() and light.probe is state.probe and light.carry == state.carry
+    assert (
+        light.vectors() is state.vectors()
+        and light.probe is state.probe
+        and light.step == state.step
+        and light.tol == state.tol
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------- memory

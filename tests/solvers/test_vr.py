@@ -27,7 +27,7 @@ from solvers.problems import (
 from vrpca.options import Options
 from vrpca.solvers.deflation import Deflation
 from vrpca.solvers.oja import Oja
-from vrpca.solvers.vr_block import variance_reduced
+from vrpca.solvers.vr_block import vr_variant
 
 EIGENVALUES = 0.7 ** np.arange(20)
 X = with_eigenvalues(800, 20, EIGENVALUES)
@@ -69,6 +69,12 @@ def projection_steps(Z, W_snapshot, eta, order):
     return W
 
 
+def vr(width, **options):
+    """The variant of `vr` for blocks of this width."""
+    options = Options(**options)
+    return vr_variant(options, width)(options, width)
+
+
 def one_step(solver, view, seed=0, W0=None):
     """The vectors of a first state, a generator for the row numbers of the next epoch, and the next state's vectors."""
     rng = np.random.default_rng(seed)
@@ -108,7 +114,7 @@ def case(name):
 @pytest.mark.parametrize("name", CASES)
 def test_an_epoch_is_algorithm_1_to_the_letter(name):
     view, Z = case(name)
-    W, rng, after = one_step(variance_reduced(Options(), 1), view)
+    W, rng, after = one_step(vr(1), view)
     w = algorithm_1(Z, W[:, 0], heuristic(Z), rng.integers(150, size=150))
     assert np.linalg.norm(w * np.sign(w @ after[:, 0]) - after[:, 0]) < 1e-12
 
@@ -117,7 +123,7 @@ def test_an_epoch_is_algorithm_1_to_the_letter(name):
 @pytest.mark.parametrize("name", CASES)
 def test_sampling_by_norm_weighs_each_step_by_one_over_its_probability(name):
     view, Z = case(name)
-    W, rng, after = one_step(variance_reduced(Options(sampling="norm"), 1), view)
+    W, rng, after = one_step(vr(1, sampling="norm"), view)
     norms = (Z**2).sum(axis=1)
     order = np.searchsorted(np.cumsum(norms), rng.random(150) * norms.sum(), side="right")
     w = algorithm_1(Z, W[:, 0], heuristic(Z), order, np.divide(norms.mean(), norms, where=norms > 0, out=norms * 0))
@@ -129,7 +135,7 @@ def test_sampling_by_norm_weighs_each_step_by_one_over_its_probability(name):
 @pytest.mark.parametrize("control", ["difference", "projection"])
 def test_a_block_epoch_is_its_formula(name, control):
     view, Z = case(name)
-    W, rng, after = one_step(variance_reduced(Options(control=control), 3), view)
+    W, rng, after = one_step(vr(3, control=control), view)
     steps = remark_1 if control == "difference" else projection_steps
     expected = steps(Z, W, heuristic(Z), rng.integers(150, size=150))
     assert sine(after.T, expected.T) < 1e-12
@@ -138,7 +144,7 @@ def test_a_block_epoch_is_its_formula(name, control):
 @pytest.mark.reference
 def test_with_one_column_the_projection_form_is_its_own_formula():
     view, Z = case("sparse centred")
-    W, rng, after = one_step(variance_reduced(Options(control="projection"), 1), view)
+    W, rng, after = one_step(vr(1, control="projection"), view)
     assert sine(after.T, projection_steps(Z, W, heuristic(Z), rng.integers(150, size=150)).T) < 1e-12
 
 
@@ -170,7 +176,7 @@ def test_oja_takes_steps_c_over_t(name, k):
 @pytest.mark.reference
 def test_a_step_given_as_a_number_is_in_the_units_of_the_data():
     view, Z = case("sparse centred")
-    W, rng, after = one_step(variance_reduced(Options(step=0.004, epoch_length=77), 1), view)
+    W, rng, after = one_step(vr(1, step=0.004, epoch_length=77), view)
     w = algorithm_1(Z, W[:, 0], 0.004, rng.integers(150, size=77))
     assert np.linalg.norm(w * np.sign(w @ after[:, 0]) - after[:, 0]) < 1e-12
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from vrpca.solvers.accelerated import Sampled
+from collections.abc import Callable
+
+from vrpca.options import Options
+from vrpca.solvers.accelerated import Sampled, accelerated_variant
 from vrpca.solvers.base import Solver
 from vrpca.solvers.gram import Gram
 from vrpca.solvers.hybrid import Hybrid
@@ -10,6 +13,7 @@ from vrpca.solvers.krylov import Krylov
 from vrpca.solvers.oja import Oja
 from vrpca.solvers.power import Power
 from vrpca.solvers.vr import VR
+from vrpca.solvers.vr_block import vr_variant
 
 SOLVERS: dict[str, type[Solver]] = {
     "vr": VR,
@@ -19,4 +23,10 @@ SOLVERS: dict[str, type[Solver]] = {
     "krylov": Krylov,
     "accelerated": Sampled,
     "gram": Gram,
+}
+
+# Where a name stands for several classes: the one that suits the options, the width, the entries that X stores, and d.
+VARIANTS: dict[str, Callable[[Options, int, int, int], type[Solver]]] = {
+    "vr": lambda options, width, entries, d: vr_variant(options, width),
+    "accelerated": lambda options, width, entries, d: accelerated_variant(options, entries, d),
 }

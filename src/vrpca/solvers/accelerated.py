@@ -1,4 +1,4 @@
-"""The solver that wins: one of three ways through the same Krylov spaces, by what the work is going to cost.
+"""The fastest solver where A is too large to form: a Krylov search in three variants, by what the work costs most.
 
 - `Streamed`, where reading the data is the cost (disk, cluster): a wide basis streamed from all rows, then wide blocks
   of residuals.
@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -18,10 +19,10 @@ from vrpca.data.stream import Basis, StreamSum
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
 from vrpca.options import Options
-from vrpca.solvers.base import Passes, Solver, State, random_start, whole_registers
+from vrpca.solvers.base import Passes, Rng, Solver, State, random_start, whole_registers
 from vrpca.solvers.krylov import Krylov, KrylovState
 from vrpca.solvers.lanczos import Lanczos
-from vrpca.solvers.outside import estimate_outside
+from vrpca.solvers.outside import known_outside
 from vrpca.solvers.search_space import SearchSpace, leading_vectors
 
 # These widths and lengths were found by trying, on MNIST, RCV1, news20 and generated spectra (`vrpca bench passes`).
@@ -29,35 +30,40 @@ SAMPLE_FRACTION = 0.05  # fraction of the rows sampled for the start
 CASCADE = ((0.4, 5), (1.0, 3))  # (fraction of the sample, products with it): a smaller sample prepares the larger one
 LEAST_SAMPLED = 4  # rows per vector that make a sample worth solving
 SAMPLED_BLOCKS, SAMPLED_VECTORS = 6, 48  # blocks, or vectors, that `Sampled` keeps before a restart
-STREAMED, RESIDUALS = 12, 2  # widths of the streamed basis and of the residual blocks, in units of the block
+STREAMED, RESIDUALS = 12, 2  # widths of the streamed basis and of the residual blocks, in units of the width
 KEPT = 14  # vectors that `Streamed` keeps, in the same units: no restart after the first step
 WATCHED = 3  # pairs, in the same units, whose residuals tell what a stream may have missed
+NARROW, MANY = 4, 16  # columns of a block of `Narrow`; twice as many where this number of vectors is wanted
 NARROW_BLOCKS = 8  # blocks that `Narrow` keeps, besides the wanted vectors, before a restart
 LONG = 1000  # stored entries per feature below which arithmetic with the vectors costs more than that with the rows
 
 
-def accelerated(options: Options, width: int, entries: int, d: int) -> Solver:
-    """The way that suits data with so many stored entries and vectors of length d."""
+def accelerated_variant(options: Options, entries: int, d: int) -> type[Solver]:
+    """The variant that suits data with this number of stored entries, and vectors of length d."""
     if options.cost == "passes":
-        return Streamed(options, width)
-    return Narrow(options, width) if entries < LONG * d else Sampled(options, width)
+        return Streamed
+    return Narrow if entries < LONG * d else Sampled
 
 
-def accelerated_width(k: int, cost: str) -> int:
-    """Wider blocks pay where passes are the cost."""
-    return k + max(4, k // 2) if cost == "passes" else whole_registers(k, 8)
+class Accelerated:
+    """What the variants share: the width of their blocks."""
+
+    @staticmethod
+    def width_for(k: int, cost: str) -> int:
+        """Wider blocks pay where passes are the cost."""
+        return k + max(4, k // 2) if cost == "passes" else whole_registers(k, 8)
 
 
-class Streamed(Krylov):
+class Streamed(Accelerated, Krylov):
     """Wide blocks of residuals, from a wide basis that one pass over all rows has left."""
-
-    width_for = staticmethod(accelerated_width)
 
     def __init__(self, options: Options, width: int):
         super().__init__(options, width)
         self.block = max(RESIDUALS * width, self.block)
+        self.watched = WATCHED * width  # more than are multiplied, so that a stream's misses show
+        self.capacity = KEPT * width
 
-    def wants(self, problem: Problem, rng: np.random.Generator) -> MomentSum | None:
+    def wants(self, problem: Problem, rng: Rng) -> MomentSum | None:
         """A streamed basis; scaled data have to wait until the scales are known."""
         if problem.scale:
             return None
@@ -67,31 +73,29 @@ class Streamed(Krylov):
         """To start: the stream, unless the first pass has made it, and the first product."""
         return Passes(start=1.0 if isinstance(first_pass.found, Basis) else 2.0, projections=1.0)
 
-    def start(
-        self, view: View, first_pass: FirstPass, rng: np.random.Generator, W0: np.ndarray | None = None
-    ) -> KrylovState:
+    def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> KrylovState:
         """The product of the streamed basis (or of `W0`), and of a random vector for what it missed."""
-        if W0 is None:
-            found = first_pass.found
-            W0 = found.vectors if isinstance(found, Basis) else view.stream(min(STREAMED * self.width, view.d), rng)
-        W = np.zeros((view.d, 0), view.dtype) if W0 is None else W0[:, : STREAMED * self.width - 1]
-        space = SearchSpace(view, self.width, KEPT * self.width)
-        space.expand(random_start(view, min(W.shape[1] + 1, len(space.S)), rng, W).T, view)
-        space.products += 1  # the stream counts as one
-        return self.state(view, space)
-
-    def state(self, view: View, space: SearchSpace, watched: int = 0) -> KrylovState:
-        """More pairs are watched than multiplied, so that a stream's misses show."""
-        return super().state(view, space, WATCHED * self.width)
+        found = first_pass.found
+        if W0 is None and isinstance(found, Basis):
+            W0 = found.vectors
+        elif W0 is None:
+            W0 = view.stream(min(STREAMED * self.width, view.d), rng)
+        W = np.zeros((view.d, 0)) if W0 is None else W0[:, : STREAMED * self.width - 1]
+        return self.begin(view, W, W.shape[1] + 1, 2, rng)
 
 
-class Sampled(Krylov):
+class Sampled(Accelerated, Krylov):
     """Blocks as wide as the answer, from a start that samples of growing size have prepared."""
 
-    width_for = staticmethod(accelerated_width)
+    def __init__(self, options: Options, width: int):
+        super().__init__(options, width)
+        self.capacity = max(SAMPLED_BLOCKS * self.block, SAMPLED_VECTORS)
 
-    def wants(self, problem: Problem, rng: np.random.Generator) -> MomentSum | None:
-        """The product of a block that a sample of the rows gives; None if the sample says nothing."""
+    def wants(self, problem: Problem, rng: Rng) -> MomentSum | None:
+        """The product of a block that a sample of the rows gives; None if the sample says nothing.
+
+        The sample is read here.
+        """
         n, d = problem.source.shape
         rows = _sample_size(n, min(self.block, d))
         if not rows or problem.scale:
@@ -111,26 +115,18 @@ class Sampled(Krylov):
         """To start: the sample and the first product, unless the first pass has made them."""
         return Passes(start=0.0 if isinstance(first_pass.found, Pair) else 1.0 + SAMPLE_FRACTION, projections=1.0)
 
-    def start(
-        self, view: View, first_pass: FirstPass, rng: np.random.Generator, W0: np.ndarray | None = None
-    ) -> KrylovState:
+    def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> KrylovState:
         """The product of what a sample gave (or of `W0`), and of a random vector for what it missed."""
-        block, found = min(self.block, view.d), first_pass.found
-        space = SearchSpace(view, self.width, max(SAMPLED_BLOCKS * block, SAMPLED_VECTORS))
+        found = first_pass.found
         if W0 is None and isinstance(found, Pair):
+            space = SearchSpace(view, self.width, self.capacity)
             space.expand(found.W.T, view, found.U.T)
-            space.products += 1  # the sample counts as one
-            return self.state(view, space)
-        W = self._sample(view, rng) if W0 is None else W0
-        space.expand(random_start(view, block, rng, W).T, view)
-        if W0 is None and W is not None:
-            space.products += 1
-        return self.state(view, space)
-
-    def _sample(self, view: View, rng: np.random.Generator) -> np.ndarray | None:
-        """What a sample gives; None where rows are too few for one."""
+            return self.state(space, 2)
         rows = _sample_size(view.n, min(self.block, view.d))
-        return leading_of_sample(view.sample(rows, rng), self.width, rng)[:, :-1] if rows else None
+        if W0 is not None or not rows:
+            return self.begin(view, W0, self.block, 1, rng)
+        W = leading_of_sample(view.sample(rows, rng), self.width, rng)[:, :-1]
+        return self.begin(view, W, self.block, 2, rng)
 
 
 def _sample_size(n: int, width: int) -> int:
@@ -138,7 +134,7 @@ def _sample_size(n: int, width: int) -> int:
     return rows if rows >= LEAST_SAMPLED * width else 0
 
 
-def leading_of_sample(sample: View, width: int, rng: np.random.Generator) -> np.ndarray:
+def leading_of_sample(sample: View, width: int, rng: Rng) -> np.ndarray:
     """The leading vectors of a sample, and one more: block Krylov steps on a part of it, then on all of it."""
     block = min(width + 1, sample.d)
     W = random_start(sample, block, rng)
@@ -152,74 +148,65 @@ def leading_of_sample(sample: View, width: int, rng: np.random.Generator) -> np.
 
 @dataclass(frozen=True, kw_only=True)
 class NarrowState(State):
-    """The leading Ritz pairs of a Lanczos factorisation, after so many restarts of it.
-
-    `coefficients` are those of the vectors in the first rows of S. They are combined when asked for: few states are.
-    """
+    """The leading Ritz pairs of a Lanczos factorisation. The vectors are combined when asked for: few states are."""
 
     space: Lanczos
-    restarts: int
-    coefficients: np.ndarray
+    coefficients: np.ndarray  # of the vectors in the first rows of S
+    products: int  # how many products the pairs rest on, those of the start counting as one
+
+    @cached_property
+    def W(self) -> np.ndarray:
+        """The vectors; once combined, they stay."""
+        return self.space.combined(self.coefficients).T
 
     def vectors(self) -> np.ndarray:
-        """W; a restart that has been begun since has kept it."""
-        current = self.restarts == self.space.restarts
-        return (self.space.combined(self.coefficients) if current else self.space.leading).T
+        """W."""
+        return self.W
 
 
-class Narrow(Solver[NarrowState]):
+class Narrow(Accelerated, Solver[NarrowState]):
     """Each pass multiplies the next narrow block of the Krylov space."""
-
-    width_for = staticmethod(accelerated_width)
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: as many blocks as it takes to hold the wanted vectors."""
         return Passes(start=float(self.width // self._block(view) + 1), projections=1.0)
 
     def _block(self, view: View) -> int:
-        return min(4 if self.width < 16 else 8, view.d)
+        return min(NARROW if self.width < MANY else 2 * NARROW, view.d)
 
-    def start(
-        self, view: View, first_pass: FirstPass, rng: np.random.Generator, W0: np.ndarray | None = None
-    ) -> NarrowState:
+    def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> NarrowState:
         """Expand a random block until there are enough vectors."""
         block = self._block(view)
         keep = self.width + block
         capacity = min(max(2 * keep, keep + NARROW_BLOCKS * block), view.d)
-        space = Lanczos(view, self.width, block, keep, capacity)
-        space.initialise(view, rng, W0)
+        space = Lanczos(view, self.width, block, keep, capacity, rng, W0)
         while space.size <= self.width and space.pending:
             space.expand(view, rng)
-        space.products = 1  # however many blocks that took: none has been followed far
-        return self._state(view, space)
+        return self._state(space, 1)  # however many blocks that took: none has been followed far
 
-    def step(self, view: View, state: NarrowState, rng: np.random.Generator) -> NarrowState:
+    def step(self, view: View, state: NarrowState, rng: Rng) -> NarrowState:
         """Multiply the next block: one pass."""
         space = state.space
-        space.shrink()
+        if space.crowded:
+            state.vectors()  # they stay with the state: a restart overwrites the rows that they are combined from
+            space.shrink()
         if space.pending:
             space.expand(view, rng)
-        return self._state(view, space)
+        return self._state(space, state.products + 1)
 
-    def _state(self, view: View, space: Lanczos) -> NarrowState:
-        l, size = min(self.width, space.size), space.size
+    def _state(self, space: Lanczos, products: int) -> NarrowState:
+        l = min(self.width, space.size)
         theta, Y, G = space.pairs(l + 1)
-        if size >= space.order:
-            mu, kind = (float(theta[l]) if l < size else 0.0), "exact"
-        elif l == size:
-            mu, kind = max(0.0, 1.0 - float(theta.sum())), "estimated"
-        else:
-            share = min(1.0, space.block / (l + 1))
-            mu = estimate_outside(float(theta[l]), float(np.sqrt(G[l, l])), space.products, theta[:l], share)
-            kind = "estimated"
+        lengths = None if space.size >= space.order else np.sqrt(np.diag(G)[l:])
+        mu, kind = known_outside(theta, l, lengths, products, share=min(1.0, space.block / (l + 1)))
         return NarrowState(
-            d=view.d,
+            d=space.S.shape[1],
             theta=theta[:l].copy(),
             G=G[:l, :l].copy(),
             mu=mu,
             kind=kind,
             steps_left=None if space.pending else 0,
             space=space,
-            restarts=space.restarts,
             coefficients=Y[:, :l].copy(),
+            products=products,
         )

@@ -15,50 +15,37 @@ from vrpca.linalg import aligned_zeros, orthonormalise
 from vrpca.options import Options
 from vrpca.solvers.steps import NO_STEP, Step
 
+Rng = np.random.Generator
+
 
 @dataclass(frozen=True, kw_only=True)
 class State(ABC):
-    """Where a solver stands: Ritz pairs of A, and what certifies them.
+    """Where a solver stands: Ritz pairs of A, and what certifies them. ``R = A W - W diag(theta)`` are the residuals.
 
-    With ``R = A W - W diag(theta)``, G is ``R^T R``. A solver's own state has what its next step needs besides.
-
-    Attributes
-    ----------
-    d : int
-        Length of the vectors.
-    theta : numpy.ndarray
-        Ritz values, largest first.
-    G : numpy.ndarray
-        ``R^T R``.
-    mu : float
-        The largest eigenvalue of A on W's complement, as far as it is known.
-    kind : str
-        How well it is known: the kind of the certificate.
-    steps_left : int or None
-        Steps that the solver still has to take; None for any number.
-    step : Step
-        The step size, where there is one.
-    P : numpy.ndarray or None
-        ``Z W``, where the solver has it.
+    A solver's own state has what its next step needs besides.
     """
 
-    d: int
-    theta: np.ndarray
-    G: np.ndarray
-    mu: float
-    kind: str = "estimated"
-    steps_left: int | None = None
-    step: Step = NO_STEP
-    P: np.ndarray | None = None
+    d: int  # length of the vectors
+    theta: np.ndarray  # Ritz values, largest first
+    G: np.ndarray  # R^T R
+    mu: float  # the largest eigenvalue of A on W's complement, as far as it is known
+    kind: str = "estimated"  # how well it is known: the kind of the certificate
+    steps_left: int | None = None  # steps that the solver still has to take; None for any number
+    step: Step = NO_STEP  # the step size, where there is one
+    P: np.ndarray | None = None  # Z W, where the solver has it
 
     @abstractmethod
     def vectors(self) -> np.ndarray:
         """W: the Ritz vectors as columns."""
 
+    def light(self) -> State:
+        """The state without the large arrays that only the next step needs: what a run keeps of its best state."""
+        return self
+
 
 @dataclass(frozen=True, kw_only=True)
 class Answer(State):
-    """The Ritz pairs alone: what is kept of a run."""
+    """Ritz pairs whose vectors are there: what is kept of a run."""
 
     W: np.ndarray
 
@@ -83,18 +70,11 @@ class Solver(ABC, Generic[S]):
     """A way from one state to the next.
 
     A solver sees views and small matrices. It has settings but no state of its own; it never times, prints or stops by
-    itself. A new solver is a subclass with `step` and a line in `SOLVERS`; the other members have defaults.
-
-    Parameters
-    ----------
-    options : Options
-        What the user asked for.
-    width : int
-        Number of columns of its block.
+    itself. A new solver is a subclass with `start` and `step`, and a line in `SOLVERS`; the others have defaults.
     """
 
     def __init__(self, options: Options, width: int):
-        self.options, self.width = options, width
+        self.options, self.width = options, width  # what the user asked for; the number of columns of W
 
     @staticmethod
     def width_for(k: int, cost: str) -> int:
@@ -113,8 +93,11 @@ class Solver(ABC, Generic[S]):
             return d > source.wide_at * n
         return source.columnwise if source.entries >= (n if source.columnwise else d) else d > n
 
-    def wants(self, problem: Problem, rng: np.random.Generator) -> MomentSum | None:
-        """What the first pass should sum up for the start of this solver, besides the moments."""
+    def wants(self, problem: Problem, rng: Rng) -> MomentSum | None:
+        """What the first pass should sum up for the start of this solver, besides the moments.
+
+        A solver may read a sample of the rows to find out. The accumulator counts the rows that were read for it.
+        """
         return None
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
@@ -122,11 +105,11 @@ class Solver(ABC, Generic[S]):
         return Passes()
 
     @abstractmethod
-    def start(self, view: View, first_pass: FirstPass, rng: np.random.Generator, W0: np.ndarray | None = None) -> S:
+    def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> State:
         """The first state: from what the first pass found, from a guess W0 of the vectors, or from chance."""
 
     @abstractmethod
-    def step(self, view: View, state: S, rng: np.random.Generator) -> S:
+    def step(self, view: View, state: S, rng: Rng) -> State:
         """The next state. The old one is used up: nobody may take another step from it."""
 
 
@@ -135,7 +118,7 @@ def whole_registers(k: int, lanes: int = 4) -> int:
     return -(-(k + 3) // lanes) * lanes - 1
 
 
-def random_start(view: View, l: int, rng: np.random.Generator, W0: np.ndarray | None = None) -> np.ndarray:
+def random_start(view: View, l: int, rng: Rng, W0: np.ndarray | None = None) -> np.ndarray:
     """Return l orthonormal columns: those of `W0`, then random ones; zero where the columns of the data are zero."""
     W = aligned_zeros((view.d, l), view.dtype)
     rng.standard_normal(out=W, dtype=view.dtype)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import scipy.linalg
 
@@ -11,24 +9,13 @@ from vrpca.data.first_pass import FirstPass
 from vrpca.data.gram import GramSum, Matrix
 from vrpca.data.source import Source
 from vrpca.data.view import Problem, View
-from vrpca.linalg import aligned_zeros
-from vrpca.solvers.base import Passes, Solver, State, whole_registers
+from vrpca.solvers.base import Answer, Passes, Rng, Solver, whole_registers
+from vrpca.solvers.outside import known_outside
 from vrpca.solvers.search_space import ritz
 from vrpca.threads import blas_threads
 
 
-@dataclass(frozen=True, kw_only=True)
-class GramState(State):
-    """The leading eigenvectors of A."""
-
-    W: np.ndarray
-
-    def vectors(self) -> np.ndarray:
-        """W."""
-        return self.W
-
-
-class Gram(Solver[GramState]):
+class Gram(Solver[Answer]):
     """A, and its leading eigenvectors by LAPACK.
 
     The first A is the one that the first pass summed up, in the precision of the data; if rounding shows in the
@@ -45,7 +32,7 @@ class Gram(Solver[GramState]):
         """A is the matrix of the shorter side."""
         return source.shape[1] > source.shape[0]
 
-    def wants(self, problem: Problem, rng: np.random.Generator) -> GramSum:
+    def wants(self, problem: Problem, rng: Rng) -> GramSum:
         """A."""
         return GramSum(problem)
 
@@ -53,37 +40,27 @@ class Gram(Solver[GramState]):
         """To start: a pass, if A is not known from the first one."""
         return Passes(start=0.0 if isinstance(first_pass.found, Matrix) else 1.0, projections=1.0)
 
-    def start(
-        self, view: View, first_pass: FirstPass, rng: np.random.Generator, W0: np.ndarray | None = None
-    ) -> GramState:
+    def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> Answer:
         """All of it; a step may follow where A was summed up in single precision."""
         if isinstance(first_pass.found, Matrix):
             return self._solve(view, first_pass.found.A, steps_left=1 if view.dtype == np.float32 else 0)
         return self._solve(view, view.matrix(), steps_left=0)
 
-    def step(self, view: View, state: GramState, rng: np.random.Generator) -> GramState:
+    def step(self, view: View, state: Answer, rng: Rng) -> Answer:
         """The same with A in double precision."""
         return self._solve(view, view.matrix(), steps_left=0)
 
-    def _solve(self, view: View, A: np.ndarray, steps_left: int) -> GramState:
-        l = self.width
-        values, V = _leading_eigenpairs(A, min(l + 1, view.d), view.n_threads)
-        W = aligned_zeros((view.d, l), view.dtype)
-        W[...] = V[:, :l]
+    def _solve(self, view: View, A: np.ndarray, steps_left: int) -> Answer:
+        l, d = self.width, view.d
+        with blas_threads(view.n_threads):
+            leading = [max(0, d - l - 1), d - 1]
+            values, V = scipy.linalg.eigh(A, subset_by_index=leading, driver="evr", check_finite=False)
+        W = np.ascontiguousarray(V[:, ::-1][:, :l], dtype=view.dtype)
         exact = W.astype(np.float64)  # what was rounded to W, not V, is to be certified
         U = A @ exact
         theta, Y = ritz(exact.T @ U)
         exact, U = exact @ Y, U @ Y
         R = U - exact * theta
-        mu = float(values[l]) if l < view.d else 0.0
-        return GramState(
-            d=view.d, W=exact.astype(view.dtype), theta=theta, G=R.T @ R, mu=mu, kind="exact", steps_left=steps_left
-        )
-
-
-def _leading_eigenpairs(A: np.ndarray, count: int, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """The largest eigenvalues and their vectors, largest first."""
-    d = len(A)
-    with blas_threads(n_threads):
-        values, V = scipy.linalg.eigh(A, subset_by_index=[d - count, d - 1], driver="evr", check_finite=False)
-    return values[::-1], V[:, ::-1]
+        mu, kind = known_outside(values[::-1], l, None)
+        W = exact.astype(view.dtype)
+        return Answer(d=d, W=W, theta=theta, G=R.T @ R, mu=mu, kind=kind, steps_left=steps_left)

@@ -10,45 +10,36 @@ from vrpca.data.first_pass import FirstPass
 from vrpca.data.view import View
 from vrpca.linalg import aligned_copy
 from vrpca.options import Options
-from vrpca.solvers.base import Passes, random_start
+from vrpca.solvers.base import Passes, Rng, State
 from vrpca.solvers.oja import oja_steps
-from vrpca.solvers.snapshot import Snapshot, Stochastic
+from vrpca.solvers.snapshot import LightSnapshot, Snapshot
 from vrpca.solvers.steps import oja_step
-from vrpca.solvers.vr import VR
+from vrpca.solvers.stochastic import Stochastic
+from vrpca.solvers.vr_block import vr_variant
 
 
 class Hybrid(Stochastic):
-    """VR-PCA from where Oja's algorithm gets in one pass.
+    """VR-PCA, for one vector or for a block, from where Oja's algorithm gets in one pass."""
 
-    Parameters
-    ----------
-    vr : VR
-        The solver that goes on, for one vector or for a block.
-    """
-
-    def __init__(self, options: Options, width: int, vr: VR):
+    def __init__(self, options: Options, width: int):
         super().__init__(options, width)
-        self.vr = vr
+        self.vr = vr_variant(options, width)(options, width)
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: Oja's steps besides what `vr` needs."""
         passes = self.vr.passes(view, first_pass)
         return replace(passes, start=passes.start + view.passes_of_samples(view.n))
 
-    def start(
-        self, view: View, first_pass: FirstPass, rng: np.random.Generator, W0: np.ndarray | None = None
-    ) -> Snapshot:
-        """Oja's n steps from a random start, and the snapshot."""
-        view.importance(self.options.sampling)
-        W = random_start(view, self.width, rng, W0)
+    def begin(self, view: View, W: np.ndarray, rng: Rng) -> LightSnapshot:
+        """Oja's n steps, and the snapshot."""
         before, c = aligned_copy(W), oja_step(view, "auto")
-        oja_steps(view, W, c, view.n, 0, self.options.sampling, rng)
+        oja_steps(view, W, c, view.n, self.options.sampling, rng)
         while not np.isfinite(W).all():  # a few heavy rows can overflow the first, long steps
             W[...], c = before, c.halved()
-            oja_steps(view, W, c, view.n, 0, self.options.sampling, rng)
+            oja_steps(view, W, c, view.n, self.options.sampling, rng)
         return self.vr.begin(view, W, rng)
 
-    def step(self, view: View, state: Snapshot, rng: np.random.Generator) -> Snapshot:
+    def step(self, view: View, state: Snapshot, rng: Rng) -> State:
         """An epoch of VR-PCA."""
         handed_over = [state]
         del state  # so that `vr` holds the only reference, and can free U and P

@@ -10,82 +10,72 @@ from __future__ import annotations
 import numpy as np
 
 from vrpca.data.view import View
-from vrpca.linalg import straightened, sweep
+from vrpca.linalg import orthonormal_rows, sweep
+from vrpca.solvers.base import Rng
 from vrpca.solvers.search_space import Images, recombine, ritz, support_of
 
-# If less than this is left of a unit vector after Gram-Schmidt, it is made again: two digits are lost at most.
-NOISE = 0.01
+NOISE = 0.01  # if less is left of a unit vector after Gram-Schmidt, it is dropped: two digits are lost at most
+ROUNDING = 8  # times eps |A Z|: shorter residuals are rounding of the product and of Gram-Schmidt
 
 
 class Lanczos:
-    """The factorisation: `initialise`, `expand`, `shrink`.
+    """The factorisation. It is empty at first; Z is random, or has the columns of `W0` and a random one.
 
-    Parameters
-    ----------
-    view : View
-        A: its order, type and support count here. The factorisation does not keep it.
-    width : int
-        Number of Ritz pairs that are wanted.
-    block : int
-        Rows of Z.
-    keep : int
-        Vectors that `shrink` keeps.
-    capacity : int
-        The most vectors in S.
+    It does not keep the view, so that it can be stored without the data.
     """
 
-    def __init__(self, view: View, width: int, block: int, keep: int, capacity: int):
-        self.width, self.block, self.keep, self.capacity = width, block, keep, capacity
+    def __init__(
+        self, view: View, width: int, block: int, keep: int, capacity: int, rng: Rng, W0: np.ndarray | None = None
+    ):
+        self.width = width  # Ritz pairs that are wanted
+        self.block = block  # rows of Z
+        self.keep = keep  # vectors that `shrink` keeps
+        self.capacity = capacity  # the most vectors in S
         self.support, self.order = support_of(view, width)
         self.images = Images()
         self.dropped = 0.0  # length of residuals that were taken for rounding
-        self.size = self.pending = self.products = self.restarts = 0
-        self.leading = np.zeros((0, view.d), view.dtype)  # the wanted Ritz vectors of before the last restart
+        self.size = self.pending = 0  # vectors in S and in Z
+        first = block if W0 is None else max(block, min(W0.shape[1], width) + 1)
+        self.S = np.empty((capacity + first, view.d), view.dtype)
+        self.pending = 0 if W0 is None else self._guessed(W0)
+        self._fill(rng, max(block, self.pending + 1))
+        self.H, self.B = np.zeros((0, 0)), np.zeros((self.pending, 0))
 
     @property
     def Z(self) -> np.ndarray:
         """The next block; it has its place behind the vectors of S."""
         return self.S[self.size : self.size + self.pending]
 
-    def initialise(self, view: View, rng: np.random.Generator, W0: np.ndarray | None) -> None:
-        """Make the first Z: random, or the columns of `W0` and a random one."""
-        first = self.block if W0 is None else max(self.block, min(W0.shape[1], self.width) + 1)
-        self.S = np.empty((self.capacity + first, view.d), view.dtype)
-        self.pending = 0 if W0 is None else self._guessed(W0)
-        self._fill(rng, max(self.block, self.pending + 1))
-        self.H, self.B = np.zeros((0, 0)), np.zeros((self.pending, 0))
-
     def _guessed(self, W0: np.ndarray) -> int:
         """Begin with the span of `W0`; return its dimension."""
         norms = np.linalg.norm(W0, axis=0)
         V = (W0[:, norms > 0] / norms[norms > 0])[:, : self.width].T
         self.S[: len(V)] = V
-        return self._straighten(self.S[:0], self.S[: len(V)])
+        return self._orthonormalise(self.S[:0], self.S[: len(V)])
 
-    def expand(self, view: View, rng: np.random.Generator) -> None:
+    def expand(self, view: View, rng: Rng) -> None:
         """Take Z into S, by one pass; what its product adds to their span is the next Z."""
         old, new, threads = self.size, self.size + self.pending, view.n_threads
         S, Z, V = self.S[:new], self.Z, self.S[new : new + self.pending]
         self.images(view, Z, V)
         C = np.hstack([self.B, sweep(Z, V, n_threads=threads)[:, : len(Z)]])  # B is what the others see of A Z
         D = sweep(S, V, np.hstack([-C, np.eye(len(V))]), n_threads=threads)
-        rounding = 8 * float(np.finfo(V.dtype).eps * np.linalg.norm(C))
-        left, factor, D = straightened(S, V, D, rounding, threads)
+        rounding = ROUNDING * float(np.finfo(V.dtype).eps * np.linalg.norm(C))
+        left, factor, D = orthonormal_rows(S, V, D, rounding, threads)
         self.dropped = rounding if len(D) < len(V) else 0.0
-        again, second, D = straightened(S, V[: len(D)], D, NOISE, threads)
+        again, second, D = orthonormal_rows(S, V[: len(D)], D, NOISE, threads)
         C += left + factor @ again
         H = np.zeros((new, new))
         H[:old, :old] = self.H
         H[old:], H[:, old:] = C, C.T
         self.H = H
         self.size, self.pending = new, min(len(D), self.order - new)
-        self.products += 1
         B = np.zeros((self._fill(rng, self.block), new))
         kept = min(len(D), len(B))
         B[:kept, old:] = (factor @ second).T[:kept]
         self.B = B
 
-    def _fill(self, rng: np.random.Generator, wanted: int) -> int:
+    def _fill(self, rng: Rng, wanted: int) -> int:
         """Put random rows where Z lacks some, as long as there are any left; return how many it has."""
         missing = min(wanted, self.order - self.size) - self.pending
         if missing > 0:
@@ -96,26 +86,26 @@ class Lanczos:
             if self.support is not None:
                 fill *= self.support
             fill /= np.linalg.norm(fill, axis=1)[:, None]
-            self.pending += self._straighten(self.S[:taken], fill)
+            self.pending += self._orthonormalise(self.S[:taken], fill)
         return self.pending
 
-    def _straighten(self, S: np.ndarray, V: np.ndarray) -> int:
+    def _orthonormalise(self, S: np.ndarray, V: np.ndarray) -> int:
         """Make V orthonormal, and orthogonal to S; return how many rows are left."""
         D = sweep(S, V, n_threads=1)
         for _ in range(2):
-            D = straightened(S, V[: len(D)], D, NOISE, 1)[2]
+            D = orthonormal_rows(S, V[: len(D)], D, NOISE, 1)[2]
         return len(D)
 
+    @property
+    def crowded(self) -> bool:
+        """Whether there is no room for Z."""
+        return self.size + self.pending > self.capacity
+
     def shrink(self) -> None:
-        """Keep the leading Ritz vectors, if there is no room for Z."""
-        if self.size + self.pending <= self.capacity:
-            return
-        self.leading = self.leading[:0]  # frees those of the restart before
+        """Make room for Z: keep the leading Ritz vectors alone."""
         theta, Y = ritz(self.H)
         T = Y[:, : self.keep]
         Z = self.Z
-        self.leading = self.combined(Y[:, : self.width])  # whoever interrupts the restart finds them here
-        self.restarts += 1
         recombine(self.S, self.size, T)
         self.size, self.H, self.B = self.keep, np.diag(theta[: self.keep]), self.B @ T
         self.Z[...] = Z

@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from vrpca import kernels
 from vrpca.data.view import Block, View
 from vrpca.linalg import aligned_copy, orthonormalise
+from vrpca.solvers.base import Rng
 from vrpca.solvers.outside import Probe
-from vrpca.solvers.snapshot import Snapshot, Stochastic, snapshot
-from vrpca.solvers.steps import Step, oja_step
-from vrpca.solvers.vr_block import walk
+from vrpca.solvers.snapshot import LightSnapshot, Snapshot, snapshot
+from vrpca.solvers.steps import FIRST_STRETCH, Step, oja_step
+from vrpca.solvers.stochastic import Stochastic, take_steps
 
 
 class Oja(Stochastic):
-    """m steps ``W <- W + (c/t) z z^T W`` between two snapshots; `carry` is the number of steps taken so far."""
+    """m steps ``W <- W + (c/t) z z^T W`` between two snapshots."""
 
-    def begin(self, view: View, W: np.ndarray, rng: np.random.Generator) -> Snapshot:
+    def begin(self, view: View, W: np.ndarray, rng: Rng) -> LightSnapshot:
         """The first snapshot, before any step."""
-        view.importance(self.options.sampling)
-        probe = Probe.random(view.d, view.dtype, rng)
-        return snapshot(view, W, probe, step=oja_step(view, self.options.step), carry=0)
+        return snapshot(view, W, Probe.random(view.d, view.dtype, rng), oja_step(view, self.options.step))
 
-    def step(self, view: View, state: Snapshot, rng: np.random.Generator) -> Snapshot:
+    def step(self, view: View, state: Snapshot, rng: Rng) -> LightSnapshot:
         """Take m steps, then a snapshot."""
-        W, probe, step, taken = aligned_copy(state.W), state.probe, state.step, state.carry
+        W, probe, step = aligned_copy(state.W), state.probe, state.step
         del state  # frees U and P, which Oja's steps do not need
-        m = self.epoch_length(view)
-        oja_steps(view, W, step, m, taken, self.options.sampling, rng)
-        return snapshot(view, W, probe, step=step, carry=taken + m)
+        step = oja_steps(view, W, step, self.epoch_length(view), self.options.sampling, rng)
+        return snapshot(view, W, probe, step)
 
 
-def oja_steps(view: View, W: np.ndarray, c: Step, m: int, taken: int, sampling: str, rng: np.random.Generator) -> None:
-    """Oja's steps number taken+1, ..., taken+m, on W in place."""
+def oja_steps(view: View, W: np.ndarray, step: Step, m: int, sampling: str, rng: Rng) -> Step:
+    """Take m of Oja's steps on W, in place; return the step size that comes after them."""
     rho = view.importance(sampling)
 
     def advance(block: Block, order: np.ndarray, done: int) -> None:
-        eta = c.size / (taken + done + 1 + np.arange(len(order)))
+        eta = step.size / (step.taken + done + 1 + np.arange(len(order)))
         kernels.oja_block(block.rows, W, order, eta, block.cut(rho))
 
-    walk(view.samples(m, rng, sampling), W, advance)
+    take_steps(view.samples(m, rng, sampling), W, advance, FIRST_STRETCH)
     orthonormalise(W)
+    return replace(step, taken=step.taken + m)

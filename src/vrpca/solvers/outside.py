@@ -1,7 +1,10 @@
-"""What is known of A on W's complement: how large an eigenvalue the answer may have missed.
+"""What is known of A on W's complement: mu, the largest eigenvalue that the answer may have missed.
 
+Every mu but that of a random search comes from `known_outside` or, where nothing is ever exact, from
+`estimate_outside`. Whoever watches the complement brings the Ritz values and residuals that it has found there.
+
+- A search space has Ritz pairs beyond the wanted ones.
 - `Probe` follows one vector outside W, a column of the products that are made anyway.
-- `estimate_outside` turns a Ritz value and its residual into an estimate.
 - `RandomSearch` is a block Krylov search of its own, with a bound that fails with a known probability.
 """
 
@@ -13,22 +16,46 @@ from dataclasses import dataclass
 import numpy as np
 
 from vrpca.data.view import View
+from vrpca.solvers.base import Rng
 from vrpca.solvers.search_space import SearchSpace
 
 CHUNK = 4096  # entries of the probe's vectors that are replaced at a time: 6 rows of float32 take 96 kB of cache
+ROUNDING = 100  # times eps: squares of unit vectors below this may be rounding, about sqrt(d) eps at d = 1e4
+DEPENDENT = 1e-6  # eigenvalues of a Gram matrix of unit vectors below this: a combination has lost 3 digits
+DRIFTED = 2  # a Ritz value above this multiple of the trace outside W, which bounds it, is more than rounding
 TRUSTED = 3  # products before an estimate is believed at all: the first ones from a random start say little
-STARTS = 8  # random vectors of a random search: they fill a panel of the kernels
+WIDTH = 8  # random vectors of a random search: they fill a panel of the kernels
 MOST = 40  # products of a random search: its bound is then within 2% of the Ritz value (d = 1e6, failure 1e-6)
+FOUND = 1e-6  # a random search has found more than a value if it exceeds it by this part: float32 rounds to 1e-7
 
 
-def estimate_outside(value: float, residual: float, products: int, theta: np.ndarray, share: float = 1.0) -> float:
+def known_outside(
+    theta: np.ndarray, l: int, residuals: np.ndarray | None, products: int = 0, share: float = 1.0
+) -> tuple[float, str]:
+    """The largest eigenvalue outside the l leading Ritz pairs of a search space, and how well it is known.
+
+    `theta` are all Ritz values of the space, `residuals` the lengths of the residuals of the pairs after the l-th.
+    They are None where the space holds everything: the Ritz values are the eigenvalues then.
+    """
+    if residuals is None:
+        return float(theta[l]) if l < len(theta) else 0.0, "exact"
+    return estimate_outside(theta[:l], theta[l : l + len(residuals)], residuals, products, share), "estimated"
+
+
+def estimate_outside(
+    theta: np.ndarray, values: np.ndarray, residuals: np.ndarray, products: int, share: float = 1.0
+) -> float:
     """Estimate of lambda_max outside W: Ritz value plus residual, never above the trace that W leaves (tr A = 1).
 
+    `theta` are the Ritz values of W; `values` and `residuals` are those of vectors outside W. The one that may grow
+    highest counts: the first could be an eigenvector that a stream has found, and say nothing of what was missed.
     A young residual counts more than once. `share` is the part of the vectors that one product follows.
     """
     left = max(0.0, 1.0 - float(theta.sum()))
-    young = products < TRUSTED or products * share < 1
-    return left if young else min(value + residual * (1 + TRUSTED / (products * share)), left)
+    age = products * share
+    if products < TRUSTED or age < 1 or not len(values):
+        return left
+    return min(float(np.max(values + residuals * (1 + TRUSTED / age))), left)
 
 
 @dataclass(frozen=True)
@@ -38,25 +65,15 @@ class Probe:
     A locally optimal conjugate gradient iteration (Knyazev 2001) on one vector from a random start: the span S of the
     current vector, the last direction and the residual is searched, and only the residual needs a product with A.
     W is taken out of them by way of small matrices, in the precision of the data: an estimate needs no more.
-
-    Attributes
-    ----------
-    pairs : numpy.ndarray
-        Rows: vector, direction, residual; and their images. Those that are not there yet are zero. The next probe takes
-        this array over.
-    value, residual : float
-        The Ritz value, and the length of its residual.
-    products : int
-        How many products it has seen.
     """
 
-    pairs: np.ndarray
-    value: float = 0.0
-    residual: float = np.inf
-    products: int = 0
+    pairs: np.ndarray  # rows: vector, direction, residual, and their images; zero until they are there; handed on
+    value: float = 0.0  # the Ritz value
+    residual: float = np.inf  # the length of its residual
+    products: int = 0  # how many products it has seen
 
     @classmethod
-    def random(cls, d: int, dtype: np.dtype, rng: np.random.Generator) -> Probe:
+    def random(cls, d: int, dtype: np.dtype, rng: Rng) -> Probe:
         """A probe that starts from a random vector."""
         probe = cls(np.zeros((6, d), dtype))
         rng.standard_normal(out=probe.column, dtype=dtype)
@@ -83,26 +100,15 @@ class Probe:
             self.pairs[[0, 1, 3, 4]] = 0
             return Probe(self.pairs, 0.0, 0.0, products)
         value = float(values[0])
-        if value > 2 * max(0.0, 1 - float(theta.sum())) + eps:  # tr A = 1: the images have drifted
-            return self._begun_again()
-        residual = self._combine(C, D, W, U, theta, value, _kept(T[:, 0], M, eps))
+        if value > DRIFTED * max(0.0, 1 - float(theta.sum())) + eps:  # tr A = 1: images of images have drifted
+            self.column[:] = self.pairs[0]  # begin again with the vector's own product
+            self.pairs[[0, 1, 3, 4]] = 0
+            return Probe(self.pairs)
+        residual = self._combine(_kept(T[:, 0], M, eps), C, D, W, U, theta, value)
         return Probe(self.pairs, value, residual, products)
 
-    def _begun_again(self) -> Probe:
-        """Begin again with the vector's own product: images that are combined again and again lose what they are."""
-        self.column[:] = self.pairs[0]
-        self.pairs[[0, 1, 3, 4]] = 0
-        return Probe(self.pairs)
-
     def _combine(
-        self,
-        C: np.ndarray,
-        D: np.ndarray,
-        W: np.ndarray,
-        U: np.ndarray,
-        theta: np.ndarray,
-        value: float,
-        Y: np.ndarray,
+        self, Y: np.ndarray, C: np.ndarray, D: np.ndarray, W: np.ndarray, U: np.ndarray, theta: np.ndarray, value: float
     ) -> float:
         """New vectors ``Y S'`` and their images, and the residual of the first one: return its length.
 
@@ -129,7 +135,7 @@ class Probe:
 
     def bound(self, theta: np.ndarray) -> float:
         """Estimate of lambda_max outside W."""
-        return estimate_outside(self.value, self.residual, self.products, theta)
+        return estimate_outside(theta, np.array([self.value]), np.array([self.residual]), self.products)
 
 
 def _leading_pairs(M: np.ndarray, H: np.ndarray, eps: float) -> tuple[np.ndarray | None, np.ndarray]:
@@ -139,12 +145,12 @@ def _leading_pairs(M: np.ndarray, H: np.ndarray, eps: float) -> tuple[np.ndarray
     vectors that the others span.
     """
     square = np.diag(M)
-    keep = square > 100 * eps
+    keep = square > ROUNDING * eps
     if not keep.any():
         return None, np.zeros(0)
     inverse = np.where(keep, 1 / np.sqrt(np.where(keep, square, 1.0)), 0.0)
     w, Q = np.linalg.eigh(M * np.outer(inverse, inverse))
-    good = w > max(1e-6, 100 * eps)
+    good = w > max(DEPENDENT, ROUNDING * eps)
     T = inverse[:, None] * Q[:, good] / np.sqrt(w[good])
     values, Y = np.linalg.eigh(T.T @ (H + H.T) @ T / 2)
     return T @ Y[:, ::-1], values[::-1]
@@ -162,7 +168,7 @@ def _kept(y: np.ndarray, M: np.ndarray, eps: float) -> np.ndarray:
     """
     step = np.append(0.0, y[1:])
     square = step @ M @ step
-    there = square > 100 * eps * (step**2 @ np.diag(M))
+    there = square > ROUNDING * eps * (step**2 @ np.diag(M))
     return np.vstack([y, step / np.sqrt(square) if there else np.zeros_like(step)])
 
 
@@ -179,12 +185,9 @@ class Complement:
             V = V - self.W @ (self.W.T @ V)
         return V
 
-    def product(self, W: np.ndarray, P: None = None, out: np.ndarray | None = None) -> np.ndarray:
-        """Return ``(I - W W^T) A (I - W W^T) V``, in `out` if given."""
-        U = self.outside(self.view.product(np.ascontiguousarray(self.outside(W)), P, out))
-        if out is None:
-            return U
-        out[...] = U
+    def product(self, V: np.ndarray, *, out: np.ndarray) -> np.ndarray:
+        """``out = (I - W W^T) A (I - W W^T) V``."""
+        out[...] = self.outside(self.view.product(np.ascontiguousarray(self.outside(V)), out=out))
         return out
 
 
@@ -197,13 +200,13 @@ class RandomSearch:
     runs, all of which would have to fail.
     """
 
-    def __init__(self, view: View, W: np.ndarray, failure: float, rng: np.random.Generator):
+    def __init__(self, view: View, W: np.ndarray, failure: float, rng: Rng):
         self.operator = Complement(view, W)
         self.dimension = max(1, view.d - W.shape[1])
         self.failure = failure
-        self.starts = min(STARTS, self.dimension)
-        self.space = SearchSpace(self.operator, self.starts, MOST * self.starts)
-        V = rng.standard_normal((view.d, self.starts)).astype(view.dtype)
+        self.width = min(WIDTH, self.dimension)
+        self.space = SearchSpace(self.operator, self.width, MOST * self.width)
+        V = rng.standard_normal((view.d, self.width)).astype(view.dtype)
         if view.support is not None:
             V[~view.support] = 0
         self.next = self.space.new_directions(np.ascontiguousarray(self.operator.outside(V).T), rng)
@@ -224,13 +227,13 @@ class RandomSearch:
 
     def ceiling(self) -> float:
         """What lambda_max on the complement does not exceed, but for the failure probability of all steps together."""
-        sure = math.log(1.648 * math.sqrt(self.dimension)) - math.log(self.failure / MOST) / self.starts
+        sure = math.log(1.648 * math.sqrt(self.dimension)) - math.log(self.failure / MOST) / self.width
         error = (sure / (2 * self.steps - 1)) ** 2 if self.steps else 1.0
         return float(self.space.theta[0]) / (1 - error) if error < 1 else math.inf
 
     def above(self, value: float) -> bool:
         """Whether something larger has been found, and not only by rounding."""
-        return self.steps > 0 and float(self.space.theta[0]) > value * (1 + 1e-6)
+        return self.steps > 0 and float(self.space.theta[0]) > value * (1 + FOUND)
 
     def leader(self) -> np.ndarray:
         """The vector of the largest Ritz value, as a column."""

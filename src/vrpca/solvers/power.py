@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from vrpca.data.view import View
 from vrpca.linalg import orthonormalise
-from vrpca.solvers.snapshot import Snapshot, SnapshotSolver, snapshot
+from vrpca.solvers.base import Rng
+from vrpca.solvers.snapshot import LightSnapshot, Snapshot, SnapshotSolver, snapshot
 
 
 class Power(SnapshotSolver):
     """``W <- orthonormalise(A W)``, one pass each."""
 
-    def step(self, view: View, state: Snapshot, rng: np.random.Generator) -> Snapshot:
+    def step(self, view: View, state: Snapshot, rng: Rng) -> LightSnapshot:
         """The snapshot's image becomes the next block."""
         W, probe = state.U, state.probe
         del state  # frees P before the next one is made

@@ -12,9 +12,13 @@ import numpy as np
 
 from vrpca import kernels
 from vrpca.linalg import aligned_zeros
+from vrpca.solvers.base import Rng
 
 CHUNK = 8192  # entries of the vectors that are recombined at a time: 64 rows of float32 take 2 MB
-INDEPENDENT = 1e4  # times eps: eigenvalues of a Gram matrix of unit vectors below this are taken for dependence
+ROUNDING = 64  # times eps: if less is left of a unit vector after Gram-Schmidt, it is rounding (sqrt(d) at d = 4096)
+CANCELLED = 0.01  # if less is left, Gram-Schmidt is repeated: two digits of orthogonality are lost at most
+INDEPENDENT = 1e4  # times eps: smaller eigenvalues of a Gram matrix leave errors above 1e-4 to the next turn
+VANISHED = 1e-8  # singular values of small orthonormal matrices below this: the square root of float64's eps
 
 
 class Operator(Protocol):
@@ -24,8 +28,8 @@ class Operator(Protocol):
     dtype: np.dtype
     support: np.ndarray | None
 
-    def product(self, W: np.ndarray, P: None = None, out: np.ndarray | None = None) -> np.ndarray:
-        """Return ``A W``, in `out` if given."""
+    def product(self, W: np.ndarray, /, *, out: np.ndarray) -> np.ndarray:
+        """``out = A W``."""
         ...
 
 
@@ -55,28 +59,20 @@ def transpose_into(out: np.ndarray, W: np.ndarray) -> np.ndarray:
 class SearchSpace:
     """Orthonormal S with A S, and the Ritz pairs of A on its span.
 
-    Parameters
-    ----------
-    operator : Operator
-        A: its order, type and support count here. The space does not keep it: it can be stored without the data.
-    width : int
-        Number of Ritz pairs that are wanted. One more is followed, for what it tells of their complement.
-    capacity : int
-        The most vectors in S; `shrink` makes room.
+    The space does not keep the operator A, so that it can be stored without the data.
     """
 
     def __init__(self, operator: Operator, width: int, capacity: int):
         d = operator.d
         self.images = Images()
-        self.width = width
+        self.width = width  # Ritz pairs that are wanted; one more is followed, for what it tells of their complement
         self.support, self.order = support_of(operator, width)
-        capacity = min(max(capacity, 3 * (width + 1)), d)
+        capacity = min(max(capacity, 3 * (width + 1)), d)  # room for the last two blocks and the next one
         self.S = np.empty((capacity, d), operator.dtype)
         self.AS = np.empty((capacity, d), operator.dtype)
         self.H = np.zeros((capacity, capacity))
         self.size = 0
         self.full = False  # whether S spans all that A does not send to zero: A is known then
-        self.products = 0
         self.theta, self.Y = np.zeros(0), np.zeros((0, 0))
         self.last: np.ndarray | None = None  # the Ritz vectors before the last expansion, as coefficients
 
@@ -93,10 +89,9 @@ class SearchSpace:
         self.H[old:new, :old] = H[:old].T
         self.last = None if self.last is None else np.vstack([self.last, np.zeros((new - old, self.last.shape[1]))])
         self.size, self.full = new, new >= self.order
-        self.products += 1
         self.theta, self.Y = ritz(self.H[:new, :new])
 
-    def grow(self, Z: np.ndarray, operator: Operator, rng: np.random.Generator) -> None:
+    def grow(self, Z: np.ndarray, operator: Operator, rng: Rng) -> None:
         """Expand by what is new in the rows of Z, after making room for it."""
         self.shrink(len(Z))
         Z = self.new_directions(Z, rng)
@@ -104,7 +99,7 @@ class SearchSpace:
             self.expand(Z, operator)
 
     def shrink(self, wanted: int) -> None:
-        """Make room for so many more: keep the leading Ritz vectors, and those of the step before."""
+        """Make room for the `wanted` vectors: keep the leading Ritz vectors, and those of the step before."""
         capacity, width = len(self.S), self.width + 1
         wanted = min(wanted, self.order - self.size)
         if self.size + wanted > capacity:
@@ -126,7 +121,7 @@ class SearchSpace:
         self.size = new
         self.theta, self.Y = ritz(self.H[:new, :new])
 
-    def new_directions(self, Z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def new_directions(self, Z: np.ndarray, rng: Rng) -> np.ndarray:
         """Z made orthonormal and orthogonal to S; rows with nothing new become random ones, as far as there is room."""
         room = min(len(Z), len(self.S) - self.size, self.order - self.size)
         Z = self._against(Z)[:room]
@@ -142,11 +137,11 @@ class SearchSpace:
         S, eps = self.S[: self.size], float(np.finfo(Z.dtype).eps)
         Z, _ = _unit_rows(Z, np.finfo(Z.dtype).tiny / eps)
         for turn in range(3):
-            Z, left = _unit_rows(Z - (Z @ S.T) @ S, 64 * eps)  # less than this is rounding
+            Z, left = _unit_rows(Z - (Z @ S.T) @ S, ROUNDING * eps)
             w, Y = np.linalg.eigh((Z @ Z.T).astype(np.float64))
             good = w > INDEPENDENT * eps
             Z = np.ascontiguousarray((Y[:, good] / np.sqrt(w[good])).T[::-1], dtype=Z.dtype) @ Z
-            if turn and good.all() and min(w.min(initial=1.0), left) > 0.01:  # nothing that matters was cancelled
+            if turn and good.all() and min(w.min(initial=1.0), left) > CANCELLED:
                 break
         return Z
 
@@ -171,10 +166,8 @@ def ritz(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return theta[::-1].copy(), Y[:, ::-1].copy()
 
 
-def leading_vectors(
-    operator: Operator, W: np.ndarray, width: int, products: int, rng: np.random.Generator
-) -> np.ndarray:
-    """The leading Ritz vectors, as many as W has columns, after so many products from the block W."""
+def leading_vectors(operator: Operator, W: np.ndarray, width: int, products: int, rng: Rng) -> np.ndarray:
+    """The leading Ritz vectors, as many as W has columns: block Krylov steps from the block W, one per product."""
     block = W.shape[1]
     space = SearchSpace(operator, width, products * block)
     space.expand(W.T, operator)
@@ -213,4 +206,4 @@ def _unit_rows(Z: np.ndarray, shortest: float) -> tuple[np.ndarray, float]:
 def _orthonormal(C: np.ndarray) -> np.ndarray:
     """A basis of the columns of a small matrix, without those that vanish."""
     Q, s, _ = np.linalg.svd(C, full_matrices=False)
-    return Q[:, s > 1e-8]
+    return Q[:, s > VANISHED]

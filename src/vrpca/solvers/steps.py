@@ -1,7 +1,7 @@
 """Step sizes, apart from the solvers that take them.
 
-Numbers given by a user are in the units of the data, as in the paper; a view is normalised to ``tr A = 1``, so a step
-is multiplied by tr A on its way in. In those units the paper's heuristic ``1 / (rbar sqrt n)`` is ``1 / sqrt n``.
+A user gives them in the units of the data, as in the paper. A view is normalised to ``tr A = 1``, so they are
+multiplied by tr A on their way in. In those units the paper's heuristic ``1 / (rbar sqrt n)`` is ``1 / sqrt n``.
 """
 
 from __future__ import annotations
@@ -12,24 +12,18 @@ from dataclasses import dataclass, replace
 from vrpca.data.view import View
 from vrpca.options import Theory
 
+FIRST_STRETCH = 4  # steps before the first orthonormalisation of a block: nothing is known of its growth yet
+
 
 @dataclass(frozen=True)
 class Step:
-    """A step size in the view's units.
-
-    Attributes
-    ----------
-    size : float
-        The size.
-    adaptive : bool
-        Whether it comes from a rule, and may be halved when it proves too long. A user's number stays.
-    noisy : bool
-        Whether the objective may fall although the step is not too long.
-    """
+    """A step size in the view's units, and what it has come to."""
 
     size: float
-    adaptive: bool
-    noisy: bool = False
+    adaptive: bool  # whether it comes from a rule, and may be halved when it proves too long; a user's number stays
+    noisy: bool = False  # whether the objective may fall although the step is not too long
+    taken: int = 0  # steps taken so far, where the size decays with them
+    stretch: int = FIRST_STRETCH  # steps between two orthonormalisations of a block
 
     def halved(self) -> Step:
         """Half the step."""

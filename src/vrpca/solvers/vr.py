@@ -22,22 +22,22 @@ import numpy as np
 from vrpca import kernels
 from vrpca.data.view import View
 from vrpca.linalg import aligned_copy
-from vrpca.solvers.outside import Probe
-from vrpca.solvers.snapshot import Snapshot, Stochastic, orthonormal, snapshot
-from vrpca.solvers.steps import theory_plan, vr_step
+from vrpca.solvers.base import Rng
+from vrpca.solvers.snapshot import LightSnapshot, Snapshot, snapshot
+from vrpca.solvers.stochastic import VarianceReduced, epochs_left, orthonormal
 
 
-class VR(Stochastic):
-    """Algorithm 1: each step is one epoch, and the snapshot of what it reached."""
+class VR(VarianceReduced):
+    """Algorithm 1: each step of the solver is one epoch, and the snapshot of what it reached."""
 
-    def step(self, view: View, state: Snapshot, rng: np.random.Generator) -> Snapshot:
+    def step(self, view: View, state: Snapshot, rng: Rng) -> LightSnapshot:
         """An epoch from the snapshot w~ = W, u~ = U, then the next snapshot."""
-        w = self.epoch(view, state, rng)
-        probe, step, left = state.probe, state.step, self.left(state)
+        reached = [self.epoch(view, state, rng)]
+        probe, step, left = state.probe, state.step, epochs_left(state)
         del state  # frees U and P before the next ones are made
-        return snapshot(view, orthonormal(aligned_copy(w[:, None])), probe, step=step, steps_left=left)
+        return snapshot(view, orthonormal(reached.pop()), probe, step, left)
 
-    def epoch(self, view: View, state: Snapshot, rng: np.random.Generator) -> np.ndarray:
+    def epoch(self, view: View, state: Snapshot, rng: Rng) -> np.ndarray:
         """M steps ``w <- normalise(w + eta (rho_i z_i (z_i^T w - p_i) + u))``, with ``p_i = z_i^T w~``.
 
         Rows are drawn uniformly (rho_i = 1), or by their norms with the weights rho_i.
@@ -46,23 +46,4 @@ class VR(Stochastic):
         w, eta, rho = w0.copy(), state.step.size, view.importance(self.options.sampling)
         for block, order in view.samples(self.epoch_length(view), rng, self.options.sampling):
             kernels.vr_vector(block.rows, w, w0, u, block.cut(p), None, None, order, eta, block.cut(rho))
-        return w
-
-    def begin(self, view: View, W: np.ndarray, rng: np.random.Generator) -> Snapshot:
-        """The first snapshot, with the step size, and with the number of epochs if Theorem 1 says it."""
-        view.importance(self.options.sampling)
-        step, epochs = vr_step(view, self.options.step), None
-        if self.options.step == "theory":
-            step, _, epochs = theory_plan(view, self.options.theory)
-        return snapshot(view, W, Probe.random(view.d, view.dtype, rng), step=step, steps_left=epochs)
-
-    def epoch_length(self, view: View) -> int:
-        """The number m of steps in an epoch: by Theorem 1, as asked for, or n."""
-        if self.options.step == "theory":
-            return theory_plan(view, self.options.theory)[1]
-        return super().epoch_length(view)
-
-    @staticmethod
-    def left(state: Snapshot) -> int | None:
-        """Steps that are left after the next one; None for any number."""
-        return None if state.steps_left is None else state.steps_left - 1
+        return aligned_copy(w[:, None])
