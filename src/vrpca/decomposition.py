@@ -36,7 +36,7 @@ class Decomposition:
     Attributes
     ----------
     U : numpy.ndarray or None
-        Left singular vectors, n x k, orthonormal columns; None if they were not asked for, or if the reading that finds
+        Left singular vectors, n x k, orthonormal columns; None if they were not asked for, or if the pass that finds
         them was interrupted.
     s : numpy.ndarray
         Singular values, largest first.

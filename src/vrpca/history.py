@@ -32,14 +32,14 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True)
 class Record:
-    """One line of the history: what was known after so many passes.
+    """One line of the history: what was known after a step.
 
     Attributes
     ----------
     epoch : int
         Number of steps of the solver before this record.
     passes : float
-        Readings of the data so far. Fractions and the first pass, which finds the means, count.
+        Passes so far. Fractions and the first pass, which finds the means, count.
     rows_read : int
         The same in rows.
     seconds : float

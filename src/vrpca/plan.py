@@ -36,7 +36,7 @@ BLOCK = 8  # vectors that `accelerated` multiplies at a time where rows are spar
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be solved: n rows of length d with so many stored entries, k components to a tolerance."""
+    """What is to be solved: n rows of length d, their stored entries, k components to a tolerance."""
 
     n: int
     d: int
@@ -90,7 +90,7 @@ def solver_for(options: Options, name: str, k: int, entries: int, d: int) -> Sol
 
 
 def make_solver(name: str, options: Options, width: int, entries: int, d: int) -> Solver:
-    """The solver of this name, for blocks of `width` columns and vectors of length d; X has so many stored entries."""
+    """The solver of this name, for blocks of `width` columns and vectors of length d; X stores `entries`."""
     kind = VARIANTS[name](options, width, entries, d) if name in VARIANTS else SOLVERS[name]
     return kind(options, width)
 

@@ -30,7 +30,7 @@ class _Blas:
 
     @contextmanager
     def limited(self, count: int) -> Iterator[None]:
-        """Limit BLAS to so many threads within a ``with`` block; the last one to leave restores the original limit.
+        """Limit BLAS to a number of threads within a ``with`` block; the last one to leave restores the original limit.
 
         Between our products there are only small matrices. A second BLAS thread gains nothing there, and keeps a core
         busy that the next product needs.
@@ -51,7 +51,7 @@ blas_threads = _Blas().limited
 
 
 def in_parallel(n_threads: int, work: Callable[..., T], *arguments: Sequence[Any]) -> Iterator[T]:
-    """``map(work, *arguments)`` on so many threads, results in order.
+    """``map(work, *arguments)`` on a number of threads, results in order.
 
     The threads are kept, because starting one can take a millisecond. A forked child starts its own.
     """

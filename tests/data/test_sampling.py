@@ -10,7 +10,7 @@ from helpers import eps
 from vrpca import kernels
 from vrpca.data.open import as_source
 from vrpca.data.row_map import RowMap
-from vrpca.data.sampling import DRAWN_AT_ONCE, passes_of_draws, sample_rows
+from vrpca.data.sampling import DRAWN_AT_ONCE, passes_of_draws
 from vrpca.data.view import View
 
 pytestmark = pytest.mark.reference
@@ -149,7 +149,7 @@ def test_a_sample_has_no_row_twice(kind, monkeypatch, rng):
     """Rows in memory: as many as asked for, sorted, themselves, and counted."""
     monkeypatch.setattr("vrpca.data.memory.BLOCK_BYTES", 6 * 8 * 10)
     view, Z, _ = view_and_z(kind, True, True, True, False, rng)
-    numbers, X, fetched = sample_rows(view.source, 12, np.random.default_rng(1))
+    numbers, X, fetched = view.source.sample(12, np.random.default_rng(1))
     assert len(numbers) == X.shape[0] == fetched == 12 and (np.diff(numbers) > 0).all()
     sample = view.sample(12, np.random.default_rng(1))
     assert view.rows_read == 12 and sample.n == 12 and sample.rows_read == 0
@@ -162,7 +162,7 @@ def test_a_sample_has_no_row_twice(kind, monkeypatch, rng):
 @pytest.mark.parametrize("kind", ["blocks", "csr blocks"])
 def test_a_sample_of_what_comes_in_blocks_is_a_few_blocks(kind, rng):
     view, Z, _ = view_and_z(kind, True, True, True, False, rng)
-    numbers, _, fetched = sample_rows(view.source, 12, np.random.default_rng(1))
+    numbers, _, fetched = view.source.sample(12, np.random.default_rng(1))
     assert fetched == len(numbers) and 12 <= fetched <= 12 + 6
     assert len(set(numbers.tolist())) == fetched
     sample = view.sample(12, np.random.default_rng(1))

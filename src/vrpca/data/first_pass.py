@@ -16,7 +16,6 @@ import scipy.sparse as sp
 from vrpca import kernels
 from vrpca.data.open import as_source
 from vrpca.data.row_map import make_rows
-from vrpca.data.sampling import sample_rows
 from vrpca.data.source import Source, pieces
 from vrpca.errors import DataError
 from vrpca.typing import Array, Rng
@@ -95,7 +94,7 @@ class Problem:
 
     def sample(self, rows: int, rng: Rng) -> tuple[Problem, int]:
         """The problem of some of the rows, drawn at random; and how many rows were read for it."""
-        index, X, fetched = sample_rows(self.source, rows, rng)
+        index, X, fetched = self.source.sample(rows, rng)
         weights = None if self.weights is None else self.weights[index]
         return replace(self, source=as_source(X), weights=weights), fetched
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from vrpca.data.source import Source
 from vrpca.typing import Array, Rng, Where
@@ -94,26 +93,3 @@ def _numbers(n: int, cumulative: Array | None, m: int, portion: int, rng: Rng) -
         else:
             drawn = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")
             yield np.minimum(drawn, n - 1)
-
-
-def sample_rows(source: Source, rows: int, rng: Rng) -> tuple[Array, Any, int]:
-    """Some rows at random, without replacement: their numbers, themselves, and how many were read for that.
-
-    Where rows come in blocks that have to be fetched, they are the rows of a few blocks.
-    """
-    n = source.shape[0]
-    if source.gather_rows:
-        index = np.sort(rng.choice(n, rows, replace=False))
-        return index, source.gather(index), rows
-    numbers, parts, fetched = [], [], 0
-    for start, X in source.blocks(rng) if source.block is None else [(0, source.block)]:
-        if X.shape[0] == n:
-            index = np.sort(rng.choice(n, rows, replace=False))
-            return index, X[index], rows if source.block is not None else n
-        numbers.append(np.arange(start, start + X.shape[0]))
-        parts.append(X)
-        fetched += X.shape[0]
-        if fetched >= rows:
-            break
-    together = sp.vstack(parts) if sp.issparse(parts[0]) else np.vstack(parts)
-    return np.concatenate(numbers), together, fetched

@@ -118,6 +118,28 @@ class Source(ABC):
         """The rows with these sorted numbers as a block. Only where `gather_rows` is not 0."""
         raise TypeError(f"{type(self).__name__} cannot gather rows: gather_rows is {self.gather_rows}.")
 
+    def sample(self, rows: int, rng: Rng) -> tuple[Array, Any, int]:
+        """Some rows at random, without replacement: their numbers, themselves, and how many were read for that.
+
+        Where rows come in blocks that have to be fetched, they are the rows of a few blocks.
+        """
+        n = self.shape[0]
+        if self.gather_rows:
+            index = np.sort(rng.choice(n, rows, replace=False))
+            return index, self.gather(index), rows
+        numbers, parts, fetched = [], [], 0
+        for start, X in self.blocks(rng) if self.block is None else [(0, self.block)]:
+            if X.shape[0] == n:
+                index = np.sort(rng.choice(n, rows, replace=False))
+                return index, X[index], rows if self.block is not None else n
+            numbers.append(np.arange(start, start + X.shape[0]))
+            parts.append(X)
+            fetched += X.shape[0]
+            if fetched >= rows:
+                break
+        together = sp.vstack(parts) if sp.issparse(parts[0]) else np.vstack(parts)
+        return np.concatenate(numbers), together, fetched
+
     def without_empty_columns(self, least_saving: float) -> tuple[Source, Array | None]:
         """The source without its empty columns, and the numbers of the columns that are left.
 

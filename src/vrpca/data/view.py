@@ -17,7 +17,7 @@ from vrpca.data.first_pass import CANCELS, FirstPass, Moments, Problem
 from vrpca.data.gram import SquareSum
 from vrpca.data.open import as_source
 from vrpca.data.row_map import RowMap
-from vrpca.data.sampling import draws, passes_of_draws, sample_rows
+from vrpca.data.sampling import draws, passes_of_draws
 from vrpca.data.source import ArraySum, Source
 from vrpca.data.stream import MappedStream
 from vrpca.linalg import aligned_zeros
@@ -184,11 +184,11 @@ class View:
         return passes_of_draws(self.source, m)
 
     def sample(self, rows: int, rng: Rng) -> View:
-        """A view of so many rows, drawn at random without replacement and gathered: reading it is not reading the data.
+        """A view of some rows, drawn at random without replacement and gathered: reading it is not reading the data.
 
         It has the unit of this view. Where rows come in blocks that have to be fetched, they are rows of a few blocks.
         """
-        index, X, fetched = sample_rows(self.source, rows, rng)
+        index, X, fetched = self.source.sample(rows, rng)
         self.rows_read += fetched
         return replace(self, source=as_source(X), map=self.map.cut(index))
 

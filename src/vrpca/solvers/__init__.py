@@ -27,6 +27,6 @@ SOLVERS: dict[str, type[Solver]] = {
 
 # Where a name stands for several classes: the one that suits the options, the width, the entries that X stores, and d.
 VARIANTS: dict[str, Callable[[Options, int, int, int], type[Solver]]] = {
-    "vr": lambda options, width, entries, d: vr_variant(options, width),
-    "accelerated": lambda options, width, entries, d: accelerated_variant(options, entries, d),
+    "vr": vr_variant,
+    "accelerated": accelerated_variant,
 }

@@ -38,7 +38,7 @@ NARROW_BLOCKS = 8  # blocks that `Narrow` keeps, besides the wanted vectors, bef
 LONG = 1000  # stored entries per feature below which arithmetic with the vectors costs more than that with the rows
 
 
-def accelerated_variant(options: Options, entries: int, d: int) -> type[Solver]:
+def accelerated_variant(options: Options, width: int, entries: int, d: int) -> type[Solver]:
     """The variant that suits data with this number of stored entries, and vectors of length d."""
     if options.cost == "passes":
         return Streamed
