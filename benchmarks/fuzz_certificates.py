@@ -3,8 +3,8 @@
     python benchmarks/fuzz_certificates.py [--seed S] [--cases N | --seconds T] [--only FAMILY] [--jobs J] [--out FILE]
     python benchmarks/fuzz_certificates.py --seed S --case N      # one case again, in this process
 
-A case is one fit. Every `FITS` cases share a matrix. Seed and number determine everything about a case. The families are
-in `fuzz/matrices.py`, the truth in `fuzz/truth.py`, and what a fit must not do in `judge`. With ``--failure P`` all
+A case is one fit. Every `FITS` cases share a matrix. Seed and number determine everything about a case. The families
+are in `fuzz/matrices.py`, the truth in `fuzz/truth.py`, and what a fit must not do in `judge`. With ``--failure P`` all
 certificates are probabilistic with that failure probability: at most that part of them may be wrong. Prints a Markdown
 page; the exit code is 1 if there are objections to any fit.
 """

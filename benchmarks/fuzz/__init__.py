@@ -1,1 +1,1 @@
-"""What the fuzz harnesses share: workers with limits, nasty matrices, the truth in extended precision, damaged inputs."""
+"""What the fuzz harnesses share: workers with limits, nasty matrices, the truth, damaged files and other bad input."""

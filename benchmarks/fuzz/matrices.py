@@ -290,7 +290,7 @@ def low_rank(rng: Rng, k: int) -> np.ndarray:
 
 
 def as_small_as_k(rng: Rng, k: int) -> np.ndarray:
-    """k + 1 or k rows or columns."""
+    """As many rows or columns as components, or one more."""
     least = k + int(rng.integers(0, 2))
     other = size(rng, max(k, 2), COLUMNS)
     n, d = (least, other) if rng.random() < 0.5 else (other, least)

@@ -1,4 +1,4 @@
-"""Numbered cases in worker processes, with a limit on time and memory; a crash or a hang costs one case, not the run."""
+"""Numbered cases in worker processes with limits on time and memory: a crash or a hang costs one case, not the run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -23,6 +24,13 @@ class Lost:
 
     number: int
     why: str
+
+
+@dataclass(frozen=True)
+class Broken:
+    """An exception that the harness itself raised."""
+
+    text: str
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,8 @@ class Worker:
         try:
             while self.numbers and self.pipe.poll():
                 answer = self.pipe.recv()
+                if isinstance(answer, Broken):
+                    raise RuntimeError(f"The harness is broken: {answer.text}")
                 self.numbers.popleft()
                 self.deadline = time.monotonic() + self.limits.seconds
                 yield answer
@@ -138,7 +148,10 @@ def _serve(pipe: Connection, work: Callable[[int], Any], memory: int) -> None:
         except EOFError:
             return
         for number in numbers:
-            pipe.send(work(number))
+            try:
+                pipe.send(work(number))
+            except Exception:
+                pipe.send(Broken(f"case {number}\n{traceback.format_exc()}"))
 
 
 def limit_memory(more: int) -> None:
