@@ -225,9 +225,9 @@ def examine(seed: int, number: int, failure: float | None = None) -> Finding:
             return finding(refusal=str(error))
         except Exception as error:
             return finding(objections=(Objection("exception", f"{located(error)}: {error}"),))
-    objections = [*warned(caught, answer.converged), *judge(problem, fit, answer, truth)]
-    true = truth.suboptimality(answer.components) if truth.total and len(answer.components) else np.nan
-    return finding(answer.kind, answer.bound, true, answer.status, passes=answer.passes, objections=tuple(objections))
+    true = true_suboptimality(answer, truth)
+    objections = (*warned(caught, answer.converged), *judge(fit, answer, truth, true))
+    return finding(answer.kind, answer.bound, true, answer.status, passes=answer.passes, objections=objections)
 
 
 def lost(seed: int, case: Lost, failure: float | None) -> Finding:
@@ -288,16 +288,21 @@ def _numbers(certificate: vrpca.Certificate) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------------- judge
 
 
-def judge(problem: Problem, fit: Fit, answer: Answer, truth: Truth) -> Iterator[Objection]:
-    """All objections to an answer."""
+def true_suboptimality(answer: Answer, truth: Truth) -> float:
+    """The true suboptimality; NaN where Z is zero or the components are none."""
+    sound = truth.total and len(answer.components) and np.isfinite(answer.components).all()
+    return truth.suboptimality(answer.components) if sound else np.nan
+
+
+def judge(fit: Fit, answer: Answer, truth: Truth, true: float) -> Iterator[Objection]:
+    """All objections to an answer with this true suboptimality."""
     if not truth.total:
         yield Objection("answer without variance", "Z is zero, and the fit did not say so")
         return
     yield from judge_certificate(fit, answer)
     yield from judge_numbers(answer)
-    if not (np.isfinite(answer.components).all() and len(answer.components)):
+    if np.isnan(true):
         return
-    true = truth.suboptimality(answer.components)
     if true > answer.bound + ERROR:
         ratio = f"{true / answer.bound:.3g} times, by {true - answer.bound:.3g}"
         yield Objection("wrong certificate", f"{true:.4g} in truth, {answer.bound:.4g} certified: {ratio}")
@@ -341,7 +346,8 @@ def judge_components(fit: Fit, answer: Answer, truth: Truth) -> Iterator[Objecti
         yield Objection("not orthonormal", f"components differ from orthonormal ones by {error:.2g}")
     true = truth.norms(V) * truth.size
     worst = np.abs((s / true.max()) ** 2 - (true / true.max()) ** 2).max()
-    if not worst <= GROSS + count * answer.bound:  # before convergence, s may belong to the left vectors instead
+    slack = count * np.clip(np.nan_to_num(answer.bound, nan=1.0), 0, 1)  # s may be that of left vectors until they meet
+    if not worst <= GROSS + slack:
         yield Objection("wrong singular values", f"squares are off by {float(worst):.2g} of the largest")
     if np.any(s[1:] > s[:-1]):
         yield Objection("wrong singular values", "they are not in order")

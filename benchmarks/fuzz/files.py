@@ -246,13 +246,13 @@ def members(data: bytes) -> dict[str, np.ndarray]:
 
 
 def odd_model(rng: Rng, data: bytes) -> tuple[str, bytes]:
-    """A model file with one thing changed, and what was changed."""
+    """A model file with one thing changed, and what was changed: its name, a colon, and the change."""
     arrays = members(data)
     metadata = arrays.pop("metadata")
     kind = int(rng.integers(5))
     if kind == 4:
         text = ODD_TEXTS[int(rng.integers(len(ODD_TEXTS)))]
-        return f"metadata {text[:12]!r}", npz(
+        return f"metadata: {text[:12]!r}", npz(
             arrays | {"metadata": np.asarray(text.encode("utf-8", "replace").decode())}
         )
     if kind == 3:
@@ -260,10 +260,10 @@ def odd_model(rng: Rng, data: bytes) -> tuple[str, bytes]:
     names = sorted(name for name in arrays if name != "feature_names_in_")
     name = str(rng.choice(names))
     if kind == 0:
-        return f"without {name}", npz({n: a for n, a in arrays.items() if n != name} | {"metadata": metadata})
+        return f"{name}: missing", npz({n: a for n, a in arrays.items() if n != name} | {"metadata": metadata})
     what = str(rng.choice(list(ODD_ARRAYS)))
     changed = arrays | {name: ODD_ARRAYS[what](arrays[name]), "metadata": metadata}
-    return f"{name} {what}", npz(changed)
+    return f"{name}: {what}", npz(changed)
 
 
 def odd_metadata(rng: Rng, arrays: dict[str, Any], metadata: dict[str, Any]) -> tuple[str, bytes]:
@@ -277,8 +277,8 @@ def odd_metadata(rng: Rng, arrays: dict[str, Any], metadata: dict[str, Any]) -> 
         place = place[name]
     if rng.random() < 0.3:
         del place[name]
-        what = f"metadata without {'.'.join(path)}"
+        what = f"{'.'.join(path)}: missing"
     else:
         place[name] = ODD_VALUES[int(rng.integers(len(ODD_VALUES)))]
-        what = f"{'.'.join(path)} is {place[name]!r}"
+        what = f"{'.'.join(path)}: {place[name]!r}"
     return what, npz(arrays | {"metadata": np.asarray(json.dumps(metadata))})

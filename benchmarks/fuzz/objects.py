@@ -129,7 +129,8 @@ class OddSource(vrpca.Source):
         self.X, self.what, self.later, self.passes = X, what, later, 0
         self.shape, self.dtype = X.shape, X.dtype
         if what in ATTRIBUTES:
-            setattr(self, *ATTRIBUTES[what])
+            name, value = ATTRIBUTES[what]
+            setattr(self, name, value(X))
 
     def blocks(self, rng: Rng | None = None) -> Iterator[tuple[int, Any]]:
         """Yield the blocks, odd ones where it is time for that."""
@@ -146,22 +147,23 @@ class OddSource(vrpca.Source):
         return OddSource(np.ascontiguousarray(self.X.T), self.what if self.what in BLOCKS else "", self.later)
 
 
-ATTRIBUTES: dict[str, tuple[str, Any]] = {
-    "shape has three numbers": ("shape", (60, 6, 1)),
-    "shape is None": ("shape", None),
-    "shape is negative": ("shape", (-60, 6)),
-    "shape has floats": ("shape", (60.0, 6.0)),
-    "shape has more rows": ("shape", (61, 6)),
-    "shape has more columns": ("shape", (60, 7)),
-    "shape has fewer columns": ("shape", (60, 5)),
-    "dtype is None": ("dtype", None),
-    "dtype is int": ("dtype", np.dtype(int)),
-    "dtype is complex": ("dtype", np.dtype(complex)),
-    "dtype is text": ("dtype", "float64"),
-    "dtype is another": ("dtype", np.dtype(np.float32)),
-    "says sparse": ("sparse", True),
-    "the block is text": ("block", "abc"),
-    "gathers, it says": ("gather_rows", 8),
+ATTRIBUTES: dict[str, tuple[str, Callable[[np.ndarray], Any]]] = {
+    "shape has three numbers": ("shape", lambda X: (*X.shape, 1)),
+    "shape is None": ("shape", lambda X: None),
+    "shape is negative": ("shape", lambda X: (-len(X), X.shape[1])),
+    "shape has floats": ("shape", lambda X: (float(len(X)), float(X.shape[1]))),
+    "shape has more rows": ("shape", lambda X: (len(X) + 1, X.shape[1])),
+    "shape has fewer rows": ("shape", lambda X: (len(X) - 1, X.shape[1])),
+    "shape has more columns": ("shape", lambda X: (len(X), X.shape[1] + 1)),
+    "shape has fewer columns": ("shape", lambda X: (len(X), X.shape[1] - 1)),
+    "dtype is None": ("dtype", lambda X: None),
+    "dtype is int": ("dtype", lambda X: np.dtype(int)),
+    "dtype is complex": ("dtype", lambda X: np.dtype(complex)),
+    "dtype is text": ("dtype", lambda X: "float64"),
+    "dtype is another": ("dtype", lambda X: np.dtype(np.float32)),
+    "says sparse": ("sparse", lambda X: True),
+    "the block is text": ("block", lambda X: "abc"),
+    "gathers, it says": ("gather_rows", lambda X: 8),
 }
 TRANSPOSED = ("transposed is None", "transposed is not transposed", "transposed is an array")
 Blocks = list[tuple[int, np.ndarray]]
@@ -210,6 +212,7 @@ BLOCKS: dict[str, Callable[[Blocks], Any]] = {
     "infinity": _each(lambda X: X + np.inf),
 }
 SOURCES = (*ATTRIBUTES, *TRANSPOSED, *BLOCKS)
+LATER = ("other rows", "one other row")  # these are wrong only if they come in later passes
 
 # --------------------------------------------------------------------------------------------------------- options
 
@@ -225,13 +228,13 @@ NASTY: tuple[Any, ...] = (
 
 def real(value: Any) -> bool:
     """Whether a value is a real number, as a scalar, and not NaN."""
-    kinds = (numbers.Real, decimal.Decimal)
-    return isinstance(value, kinds) and not isinstance(value, bool | np.bool_) and value == value
+    kinds, others = (numbers.Real, decimal.Decimal), (bool, np.bool_, np.timedelta64)
+    return isinstance(value, kinds) and not isinstance(value, others) and value == value
 
 
 def whole(value: Any) -> bool:
     """Whether a value is a whole number, as a scalar."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_ | np.timedelta64)
 
 
 def truth_value(value: Any) -> bool:
@@ -259,7 +262,7 @@ def _weight(value: Any) -> bool:
     return truth_value(value) or (np.ndim(value) == 0 and real(np.asarray(value).item()) and value > 0)
 
 
-# What may be accepted. Anything else has to be refused.
+# What may be accepted. Anything else has to be refused. `COUNTS` has the rules for numbers of components.
 RULES: dict[str, Callable[[Any], bool]] = {
     "solver": one_of("auto", "vr", "oja", "power", "hybrid", "krylov", "accelerated", "gram"),
     "cost": one_of("auto", "time", "passes"),
@@ -278,10 +281,12 @@ RULES: dict[str, Callable[[Any], bool]] = {
     "theory": optional(lambda v: isinstance(v, vrpca.Theory)),
     "random_state": optional(lambda v: truth_value(v) or (whole(v) and v >= 0)),
     "callback": optional(callable),
-    **dict.fromkeys(("center", "scale", "whiten", "deflate", "warm_start", "verbose", "compute_u"), truth_value),
+    **dict.fromkeys(("center", "scale", "whiten", "deflate", "warm_start", "compute_u"), truth_value),
+    "verbose": lambda v: truth_value(v) or whole(v),  # a number of any size is usual for it
     "start": lambda v: v is None,
     "sample_weight": optional(_weight),
-    "n_components": optional(lambda v: (whole(v) and v >= 1) or (real(v) and 0 < v < 1)),
-    "k": lambda v: whole(v) and v >= 1,
+    "count": lambda v: whole(v) and v >= 1,
+    "count or fraction": optional(lambda v: (whole(v) and v >= 1) or (real(v) and 0 < v < 1)),
 }
+COUNTS = {"pca": "count or fraction", "PCA": "count or fraction", "svd": "count", "TruncatedSVD": "count"}
 ENDLESS = ("restarts",)  # large numbers of these ask for endless work, and get it
