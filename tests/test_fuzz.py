@@ -44,7 +44,7 @@ def harness(name, *arguments):
 
 @pytest.mark.xfail(strict=False, reason="known wrong certificates; being mended")
 def test_no_objections_to_certificates():
-    ended = harness("fuzz_certificates.py", "--cases", "232")  # one matrix of each family
+    ended = harness("fuzz_certificates.py", "--cases", "240")  # one matrix of each family
     assert ended.returncode == 0, ended.stdout
 
 
@@ -92,7 +92,7 @@ def small_problems(family, count=2, side=14):
     return [problem for problem, _ in zip(small, range(count), strict=False)]
 
 
-@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ("wide", "tall")])
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ("wide", "tall", "larger")])
 def test_the_sum_of_eigenvalues_is_that_of_one_sided_jacobi(family):
     for problem in small_problems(family):
         Z = prepared(problem.X, problem.center, problem.scale, problem.weights)

@@ -125,20 +125,15 @@ def with_values(rng: Rng, n: int, d: int, values: np.ndarray) -> np.ndarray:
     return X[rng.permutation(n)]
 
 
-def spectrum(rng: Rng, r: int) -> np.ndarray:
-    """Any usual spectrum of r eigenvalues."""
-    name = str(rng.choice(list(SPECTRA)))
-    return SPECTRA[name](rng, r, int(rng.integers(1, 6)))
+def spectrum(rng: Rng, r: int, k: int) -> np.ndarray:
+    """Any spectrum of r eigenvalues, of which the k-th is at the edge."""
+    return SPECTRA[str(rng.choice(list(SPECTRA)))](rng, r, k)
 
 
 def usual(rng: Rng, k: int) -> np.ndarray:
-    """A matrix with any usual spectrum."""
+    """A matrix with any spectrum."""
     n, d = shape(rng, k)
-    return with_values(rng, n, d, spectrum(rng, min(n, d)))
-
-
-def top_value(X: np.ndarray) -> float:
-    return float(np.linalg.norm(X, 2)) or 1.0
+    return with_values(rng, n, d, spectrum(rng, min(n, d), k))
 
 
 # --------------------------------------------------------------------------------------------------------- spectra
@@ -230,21 +225,36 @@ def _of_spectrum(values: Callable[[Rng, int, int], np.ndarray]) -> Callable[[Rng
 
 def rare_rows(rng: Rng, k: int) -> np.ndarray:
     """One to 3 k outlying rows of equal or similar length, each in a column of its own, beside ordinary rows."""
-    X = usual(rng, k)
-    count = int(rng.integers(1, 3 * k + 2))
-    length = top_value(X) * np.sqrt(1 + 10.0 ** rng.uniform(-2, 2))
-    lengths = length * (1 + rng.choice([0, 0, 1e-4]) * rng.random(count))
-    return _beside(rng, X, np.diag(lengths))
+    return _with_rare_rows(rng, usual(rng, k), k)
 
 
 def rare_features(rng: Rng, k: int) -> np.ndarray:
     """One to 3 k columns of equal or similar length, each with a few entries in rows of their own."""
-    X = usual(rng, k)
-    count, entries = int(rng.integers(1, 3 * k + 2)), int(rng.integers(2, 5))
-    length = top_value(X) * np.sqrt((1 + 10.0 ** rng.uniform(-2, 2)) / entries)
-    lengths = length * (1 + rng.choice([0, 0, 1e-4]) * rng.random(count))
-    signs = rng.choice([-1.0, 1.0], (count * entries, 1))
-    return _beside(rng, X, np.repeat(np.diag(lengths), entries, axis=0) * signs)
+    return _with_rare_features(rng, usual(rng, k), k)
+
+
+def larger(rng: Rng, k: int) -> np.ndarray:
+    """So many columns that `auto` does not choose `gram`; rare rows or rare features in two of three."""
+    n, d = int(rng.integers(600, 1500)), int(rng.integers(220, 400))
+    X = with_values(rng, n, d, spectrum(rng, d, k))
+    add = (None, _with_rare_rows, _with_rare_features)[int(rng.integers(3))]
+    return X if add is None else add(rng, X, k)
+
+
+def _with_rare_rows(rng: Rng, X: np.ndarray, k: int) -> np.ndarray:
+    return _beside(rng, X, np.diag(_lengths(rng, X, k)))
+
+
+def _with_rare_features(rng: Rng, X: np.ndarray, k: int) -> np.ndarray:
+    entries, lengths = int(rng.integers(2, 5)), _lengths(rng, X, k)
+    signs = rng.choice([-1.0, 1.0], (len(lengths) * entries, 1))
+    return _beside(rng, X, np.repeat(np.diag(lengths / np.sqrt(entries)), entries, axis=0) * signs)
+
+
+def _lengths(rng: Rng, X: np.ndarray, k: int) -> np.ndarray:
+    """One to 3 k equal or similar lengths, a little or much larger than the largest singular value of X."""
+    length = float(np.linalg.norm(X, 2)) * np.sqrt(1 + 10.0 ** rng.uniform(-2, 2))
+    return length * (1 + rng.choice([0, 0, 1e-4]) * rng.random(int(rng.integers(1, 3 * k + 2))))
 
 
 def _beside(rng: Rng, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
@@ -294,7 +304,7 @@ def as_small_as_k(rng: Rng, k: int) -> np.ndarray:
     least = k + int(rng.integers(0, 2))
     other = size(rng, max(k, 2), COLUMNS)
     n, d = (least, other) if rng.random() < 0.5 else (other, least)
-    return with_values(rng, n, d, spectrum(rng, min(n, d)))
+    return with_values(rng, n, d, spectrum(rng, min(n, d), k))
 
 
 def one_row(rng: Rng, k: int) -> np.ndarray:
@@ -304,7 +314,7 @@ def one_row(rng: Rng, k: int) -> np.ndarray:
 def tiny(rng: Rng, k: int) -> np.ndarray:
     """Two to six rows."""
     n, d = int(rng.integers(2, 7)), size(rng, 1, COLUMNS)
-    return with_values(rng, n, d, spectrum(rng, min(n, d))) + rng.choice([0, 1]) * rng.standard_normal(d)
+    return with_values(rng, n, d, spectrum(rng, min(n, d), k)) + rng.choice([0, 1]) * rng.standard_normal(d)
 
 
 def one_hot(rng: Rng, k: int) -> np.ndarray:
@@ -324,7 +334,7 @@ def block_diagonal(rng: Rng, k: int) -> np.ndarray:
     count = int(rng.integers(2, 2 * k + 3))
     n, d = size(rng, 2, max(3, ROWS // count)), size(rng, 2, max(3, COLUMNS // count))
     same = rng.random() < 0.5
-    first = with_values(rng, n, d, spectrum(rng, min(n, d)))
+    first = with_values(rng, n, d, spectrum(rng, min(n, d), k))
     blocks = [first if same else first * rng.uniform(0.1, 1) for _ in range(count)]
     return sp.block_diag(blocks).toarray()
 
@@ -369,13 +379,13 @@ def noise(rng: Rng, k: int) -> np.ndarray:
 def wide(rng: Rng, k: int) -> np.ndarray:
     n = size(rng, k + 1, 60)
     d = size(rng, 10 * n, 2000)
-    return with_values(rng, n, d, spectrum(rng, n))
+    return with_values(rng, n, d, spectrum(rng, n, k))
 
 
 def tall(rng: Rng, k: int) -> np.ndarray:
     d = size(rng, k + 1, 30)
     n = size(rng, 50 * d, 10_000)
-    return with_values(rng, n, d, spectrum(rng, d)) * np.sqrt(n)
+    return with_values(rng, n, d, spectrum(rng, d, k)) * np.sqrt(n)
 
 
 def scales(rng: Rng, k: int) -> np.ndarray:
@@ -391,6 +401,7 @@ FAMILIES: dict[str, Callable[[Rng, int], np.ndarray]] = {
     **{name: _of_spectrum(values) for name, values in SPECTRA.items()},
     "rare rows": rare_rows,
     "rare features": rare_features,
+    "larger": larger,
     "graded": graded,
     "huge mean": huge_mean,
     "duplicated rows": duplicated_rows,
