@@ -272,11 +272,11 @@ def npz_bytes(rng: Rng, index: int, folder: Path) -> Case:
 
 
 def archives(rng: Rng, index: int, folder: Path) -> Case:
-    """An archive that holds no matrix that could be used."""
+    """An archive that is damaged, or holds no matrix that could be used."""
     X = matrix(rng)
     odd = files.odd_archives(X)
     label = list(odd)[index % len(odd)]
-    return _data_case(rng, folder, "X.npz", odd[label], label, [X] if label.startswith("sparse") else [])
+    return _data_case(rng, folder, "X.npz", odd[label], label, [X])
 
 
 def models(rng: Rng, index: int, folder: Path) -> Case:
@@ -363,6 +363,17 @@ def sparse(rng: Rng, index: int, folder: Path) -> Case:
         return "" if np.allclose(scores, model.transform(expected), rtol=SIMILAR, atol=SIMILAR) else "wrong scores"
 
     return Case(label, f"{form}, transform: {label}", lambda: model.transform(X), objection)
+
+
+def other_formats(rng: Rng, index: int, folder: Path) -> Case:
+    """A damaged sparse matrix in another format than CSR or CSC."""
+    odd = objects.damaged_others(matrix(rng))
+    label = list(odd)[index % len(odd)]
+    model = vrpca.PCA(2, random_state=0).fit(matrix(rng))
+    if rng.random() < 0.7:
+        act, center = decompose(odd[label], rng)
+        return Case(label, label, act, lambda found: wrong_answer(found, [], center))
+    return Case(label, f"transform: {label}", lambda: model.transform(odd[label]), lambda _: "it was not refused")
 
 
 def sources(rng: Rng, index: int, folder: Path) -> Case:
@@ -520,6 +531,7 @@ FAMILIES: dict[str, Callable[[Rng, int, Path], Case]] = {
     "models": models,
     "archives": archives,
     "sparse": sparse,
+    "other formats": other_formats,
     "data": data,
     "paths": paths,
     "command line": command_line,

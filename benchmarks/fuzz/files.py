@@ -142,8 +142,8 @@ def npy_with_odd_header(rng: Rng, X: np.ndarray) -> tuple[str, bytes]:
 # -------------------------------------------------------------------------------------------------------- archives
 
 
-def patched(data: bytes, offset: int, value: int) -> bytes:
-    """A zip archive with a 16-bit field changed in all headers.
+def patched(data: bytes, offset: int, value: int, form: str = "<H") -> bytes:
+    """A zip archive with a field changed in all headers.
 
     The field is at `offset` in the headers of members, and two bytes later in the directory.
     """
@@ -151,13 +151,29 @@ def patched(data: bytes, offset: int, value: int) -> bytes:
     for signature, shift in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
         place = data.find(signature)
         while place >= 0:
-            struct.pack_into("<H", out, place + offset + shift, value)
+            struct.pack_into(form, out, place + offset + shift, value)
             place = data.find(signature, place + 4)
     return bytes(out)
 
 
+def odd_zips(good: bytes) -> dict[str, bytes]:
+    """A good archive with its headers changed, and one that is foreign."""
+    return {
+        "encrypted": patched(good, 6, 1),
+        "unknown compression": patched(good, 8, 99),
+        "compressed with what it is not": patched(good, 8, 12),
+        "deflated, it says": patched(good, 8, 8),
+        "needs a later version": patched(good, 4, 199),
+        "other checksums": patched(good, 14, 12345, "<I"),
+        "4 GB, the headers say": patched(good, 22, 2**32 - 16, "<I"),
+        "4 GB compressed, the headers say": patched(good, 18, 2**32 - 16, "<I"),
+        "foreign": zipped({"word/document.xml": b"<xml/>", "[Content_Types].xml": b"<xml/>"}),
+        "empty": zipped({}),
+    }
+
+
 def odd_archives(X: np.ndarray) -> dict[str, bytes]:
-    """Archives that hold no matrix that could be used."""
+    """Archives that are damaged, or hold no matrix that could be used."""
     good, csr = npz({"X": X}), sp.csr_array(X)
     parts = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr, "shape": csr.shape, "format": b"csr"}
     ones = np.ones((2, 2))
@@ -165,12 +181,7 @@ def odd_archives(X: np.ndarray) -> dict[str, bytes]:
         "declares 80 GB": zipped({"X.npy": header("(1000000000, 10)") + X.tobytes()}),
         "declares 80 GB of names": zipped({"X.npy": header("(1000000000, 10)", "'<U1'") + X.tobytes()}),
         "declares 10 to the 20 entries": zipped({"X.npy": header("(10000000000, 10000000000)") + X.tobytes()}),
-        "encrypted": patched(good, 6, 1),
-        "unknown compression": patched(good, 8, 99),
-        "compressed with what it is not": patched(good, 8, 12),
-        "deflated, it says": patched(good, 8, 8),
-        "foreign": zipped({"word/document.xml": b"<xml/>", "[Content_Types].xml": b"<xml/>"}),
-        "empty": zipped({}),
+        **odd_zips(good),
         "a folder": zipped({"X.npy/": b""}),
         "text for an array": zipped({"X.npy": b"1,2\n3,4\n"}),
         "nothing for an array": zipped({"X.npy": b""}),
@@ -249,7 +260,11 @@ def odd_model(rng: Rng, data: bytes) -> tuple[str, bytes]:
     """A model file with one thing changed, and what was changed: its name, a colon, and the change."""
     arrays = members(data)
     metadata = arrays.pop("metadata")
-    kind = int(rng.integers(5))
+    kind = int(rng.integers(6))
+    if kind == 5:
+        odd = odd_zips(data) | {"declares 80 GB": _bomb(arrays | {"metadata": metadata})}
+        what = str(rng.choice(list(odd)))
+        return f"archive: {what}", odd[what]
     if kind == 4:
         text = ODD_TEXTS[int(rng.integers(len(ODD_TEXTS)))]
         return f"metadata: {text[:12]!r}", npz(
@@ -264,6 +279,12 @@ def odd_model(rng: Rng, data: bytes) -> tuple[str, bytes]:
     what = str(rng.choice(list(ODD_ARRAYS)))
     changed = arrays | {name: ODD_ARRAYS[what](arrays[name]), "metadata": metadata}
     return f"{name}: {what}", npz(changed)
+
+
+def _bomb(arrays: dict[str, Any]) -> bytes:
+    """The arrays as an archive in which the header of the components declares 80 GB."""
+    contents = {f"{name}.npy": npy(array) for name, array in arrays.items()}
+    return zipped(contents | {"components_.npy": header("(1000000000, 10)")})
 
 
 def odd_metadata(rng: Rng, arrays: dict[str, Any], metadata: dict[str, Any]) -> tuple[str, bytes]:

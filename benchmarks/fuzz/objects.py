@@ -117,6 +117,47 @@ def densified(X: Any) -> np.ndarray | None:
     return out if X.format == "csr" else out.T
 
 
+def damaged_others(X: np.ndarray) -> dict[str, Any]:
+    """Matrices in other sparse formats with one thing wrong."""
+    coo, bsr, lil, dia = sp.coo_array(X), sp.bsr_array(X, blocksize=(2, 2)), sp.lil_array(X), sp.dia_array(X)
+    n, d = X.shape
+    return {
+        "coo: a row is negative": _with(coo, "coords", (coo.row - 1, coo.col)),
+        "coo: a row is too large": _with(coo, "coords", (coo.row + n, coo.col)),
+        "coo: a column is too large": _with(coo, "coords", (coo.row, coo.col + 2**30)),
+        "coo: columns are too short": _with(coo, "coords", (coo.row, coo.col[:-3])),
+        "coo: rows are floats": _with(coo, "coords", (coo.row + 0.5, coo.col)),
+        "coo: data are too short": _with(coo, "data", coo.data[:-3]),
+        "coo: NaN": _with(coo, "data", coo.data * np.nan),
+        "bsr: indices are too large": _with(bsr, "indices", bsr.indices + d),
+        "bsr: indices are negative": _with(bsr, "indices", bsr.indices - d),
+        "bsr: indptr ends too late": _with(bsr, "indptr", bsr.indptr * 1000),
+        "bsr: data are 1d": _with(bsr, "data", bsr.data.ravel()),
+        "bsr: blocks are of another size": _with(bsr, "data", np.zeros((len(bsr.data), 7, 7))),
+        "lil: a column is too large": _with_row(lil, [10**6], [1.0]),
+        "lil: a column is negative": _with_row(lil, [-(10**6)], [1.0]),
+        "lil: more columns than values": _with_row(lil, [0, 1, 2], [1.0]),
+        "lil: a value is text": _with_row(lil, [0], ["abc"]),
+        "lil: a row is None": _with_row(lil, None, None),
+        "dia: offsets are too short": _with(dia, "offsets", dia.offsets[:-1]),
+        "dia: data are 1d": _with(dia, "data", dia.data.ravel()),
+    }
+
+
+def _with(X: Any, name: str, value: Any) -> Any:
+    """A copy of a matrix with another part."""
+    Y = X.copy()
+    setattr(Y, name, value)
+    return Y
+
+
+def _with_row(X: Any, columns: Any, values: Any) -> Any:
+    """A copy of a LIL matrix with another row."""
+    Y = X.copy()
+    Y.rows[3], Y.data[3] = columns, values
+    return Y
+
+
 # --------------------------------------------------------------------------------------------------------- sources
 
 BLOCK_ROWS = 16
