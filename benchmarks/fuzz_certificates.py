@@ -45,6 +45,7 @@ ORTHONORMAL = 16  # times eps sqrt(d): what W^T W may differ from the identity, 
 GROSS = (
     1e-3  # part of the largest square: the square of a singular value that is off by more is wrong in any arithmetic
 )
+CONSTANT = 1e-12  # part of the largest entry: columns that vary by less may count as constant, up to 4000 roundings
 SHOWN = 1e-14  # truths below this are rounding: they say nothing about looseness
 LISTED = 60  # reproductions that are printed; --out has all
 
@@ -107,7 +108,7 @@ class Finding:
     @property
     def wrong(self) -> bool:
         """Whether the answer is worse than its certificate says."""
-        return self.truth > self.bound + ERROR
+        return too_small(self.bound, self.truth)
 
 
 def main() -> None:
@@ -222,7 +223,7 @@ def examine(seed: int, number: int, failure: float | None = None) -> Finding:
         try:
             answer = call(problem, fit)
         except (vrpca.DataError, vrpca.OptionError) as error:
-            return finding(refusal=str(error))
+            return finding(refusal=str(error), objections=tuple(judge_refusal(error, problem, truth)))
         except Exception as error:
             return finding(objections=(Objection("exception", f"{located(error)}: {error}"),))
     true = true_suboptimality(answer, truth)
@@ -303,10 +304,22 @@ def judge(fit: Fit, answer: Answer, truth: Truth, true: float) -> Iterator[Objec
     yield from judge_numbers(answer)
     if np.isnan(true):
         return
-    if true > answer.bound + ERROR:
+    if too_small(answer.bound, true):
         ratio = f"{true / answer.bound:.3g} times, by {true - answer.bound:.3g}"
         yield Objection("wrong certificate", f"{true:.4g} in truth, {answer.bound:.4g} certified: {ratio}")
     yield from judge_components(fit, answer, truth)
+
+
+def judge_refusal(error: Exception, problem: Problem, truth: Truth) -> Iterator[Objection]:
+    """Data must not be refused if they vary by more than the rounding of their means."""
+    varies = truth.total and truth.size > CONSTANT * float(abs(problem.X).max())
+    if isinstance(error, vrpca.DataError) and varies:
+        yield Objection("refused without need", str(error))
+
+
+def too_small(bound: float, true: float) -> bool:
+    """Whether a bound is below the truth by more than the truth's error and the rounding of the bound itself."""
+    return true > bound + ERROR + np.finfo(float).eps * abs(bound)
 
 
 def judge_certificate(fit: Fit, answer: Answer) -> Iterator[Objection]:
