@@ -240,13 +240,15 @@ ODD_ARRAYS: dict[str, Callable[[np.ndarray], Any]] = {
     "one entry more": lambda a: np.concatenate([a, a[:1]]),
     "one entry less": lambda a: a[:-1],
     "columns missing": lambda a: a[..., :-1],
-    "transposed": lambda a: np.ascontiguousarray(a.T)[..., ::-1],
+    "transposed": lambda a: np.ascontiguousarray(a.T),
     "NaN": lambda a: a * np.nan,
     "infinite": lambda a: a + np.inf,
     "whole numbers": lambda a: (10 * a).astype(int),
     "dates": lambda a: np.zeros(a.shape, "M8[s]"),
 }
 ODD_VALUES = (None, True, -1, 0, 1e400, "abc", "", [], [1], {}, {"a": 1}, 10**30, 0.5)
+NEVER = ([1], {"a": 1})  # values that no parameter can have
+NAMED = ("status", "kind", "model")  # entries for which only some words are right
 ODD_TEXTS = ("", "{", "[]", "5", "null", '"text"', "[" * 100_000, '{"format": 1}', '{"format": "1"}', "{}", "\ud800")
 
 
@@ -287,6 +289,17 @@ def _bomb(arrays: dict[str, Any]) -> bytes:
     return zipped(contents | {"components_.npy": header("(1000000000, 10)")})
 
 
+def _odd_values(name: str, value: Any, parameter: bool) -> list[Any]:
+    """Values that can be told from right ones: of another kind than the value; of no kind for a parameter or None."""
+    if parameter or value is None:
+        return list(NEVER)
+    return [odd for odd in ODD_VALUES if name in NAMED or _kind(odd) != _kind(value)]
+
+
+def _kind(value: Any) -> str:
+    return "number" if type(value) in (int, float) else type(value).__name__
+
+
 def odd_metadata(rng: Rng, arrays: dict[str, Any], metadata: dict[str, Any]) -> tuple[str, bytes]:
     """The model file with one entry of the metadata, at any depth, missing or replaced by an odd value."""
     place, path = metadata, []
@@ -300,6 +313,7 @@ def odd_metadata(rng: Rng, arrays: dict[str, Any], metadata: dict[str, Any]) -> 
         del place[name]
         what = f"{'.'.join(path)}: missing"
     else:
-        place[name] = ODD_VALUES[int(rng.integers(len(ODD_VALUES)))]
+        odd = _odd_values(name, place[name], "parameters" in path[:-1])
+        place[name] = odd[int(rng.integers(len(odd)))]
         what = f"{'.'.join(path)}: {place[name]!r}"
     return what, npz(arrays | {"metadata": np.asarray(json.dumps(metadata))})
