@@ -161,7 +161,7 @@ def problem_of(seed: int, matrix: int) -> tuple[Problem, Truth]:
     return problem, Truth(prepared(problem.X, problem.center, problem.scale, problem.weights))
 
 
-def make_fit(problem: Problem, rng: np.random.Generator, failure: float | None) -> Fit:
+def make_fit(problem: Problem, truth: Truth, rng: np.random.Generator, failure: float | None) -> Fit:
     """A call with random options."""
     options: dict[str, Any] = {"solver": str(rng.choice(SOLVERS)), "tol": float(rng.choice(TOLERANCES))}
     if options["solver"] in ("auto", "accelerated"):
@@ -176,10 +176,17 @@ def make_fit(problem: Problem, rng: np.random.Generator, failure: float | None) 
     if extra == 0:
         start = _axes(problem, rng)
     elif extra == 1:
-        k = float(rng.uniform(0.3, 0.99))
+        k = _fraction(truth, int(rng.integers(1, problem.k + 5)))
     elif extra <= 8:
         options |= _unusual(problem, rng)[extra - 2]
     return Fit(_door(problem, rng, k, start), k, options, start)
+
+
+def _fraction(truth: Truth, count: int) -> float:
+    """A fraction of the variance for which so many components are needed, or fewer if there are fewer."""
+    shares = np.cumsum(truth.s**2) / max(float(truth.total), np.finfo(float).tiny)
+    count = min(count, len(shares))
+    return float(np.clip((shares[count - 1] + (shares[count - 2] if count > 1 else 0)) / 2, 0.01, 0.99))
 
 
 def _axes(problem: Problem, rng: np.random.Generator) -> np.ndarray:
@@ -214,7 +221,7 @@ def _door(problem: Problem, rng: np.random.Generator, k: int | float, start: np.
 def examine(seed: int, number: int, failure: float | None = None) -> Finding:
     """Make the fit with this number, and judge it."""
     problem, truth = problem_of(seed, number // FITS)
-    fit = make_fit(problem, np.random.default_rng([seed, number, FITS]), failure)
+    fit = make_fit(problem, truth, np.random.default_rng([seed, number, FITS]), failure)
     finding = functools.partial(
         Finding, number, problem.family, _solver(fit), str(problem.X.dtype), _line(problem, fit)
     )
@@ -233,8 +240,8 @@ def examine(seed: int, number: int, failure: float | None = None) -> Finding:
 
 def lost(seed: int, case: Lost, failure: float | None) -> Finding:
     """The finding for a case that crashed or hung."""
-    problem, _ = problem_of(seed, case.number // FITS)
-    fit = make_fit(problem, np.random.default_rng([seed, case.number, FITS]), failure)
+    problem, truth = problem_of(seed, case.number // FITS)
+    fit = make_fit(problem, truth, np.random.default_rng([seed, case.number, FITS]), failure)
     what = (Objection("crash or hang", case.why),)
     where = (problem.family, _solver(fit), str(problem.X.dtype), _line(problem, fit))
     return Finding(case.number, *where, objections=what)
