@@ -4,6 +4,9 @@
 #   make test    the test suite, with the compiled kernels and then with their NumPy twins
 #   make test-processors   the same as other processors run it: with each of OpenBLAS' kernels that this one can run
 #   make lint    ruff and mypy
+#   make fuzz    certificates of nasty matrices against the truth, then damaged files and bad options, half of FUZZ_SECONDS
+#                each (300 by default); FUZZ_SEED is a number, another one for each run by default; both print how to run
+#                a failing case again
 #   make bench   the benchmark of the foundations, then the quick set against the peers; pages under bench-output/;
 #                VRPCA_DATA is the folder with real data sets, where there are any
 #   make clean   remove .venv, builds and outputs
@@ -13,9 +16,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := $(wildcard src/vrpca/kernels/native/*)
+FUZZ_SECONDS ?= 300
+FUZZ_SEED := $(or $(FUZZ_SEED),$(shell date +%s))
 export VRPCA_DATA ?= ../shared/data
 
-.PHONY: demo test test-processors lint bench clean
+.PHONY: demo test test-processors lint fuzz bench clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMP)
@@ -33,6 +38,13 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The second part runs whatever the first one found.
+fuzz: $(STAMP)
+	@half=$$(($(FUZZ_SECONDS) / 2)); failed=0; \
+	for harness in fuzz_certificates fuzz_inputs; do \
+	  $(BIN)/python benchmarks/$$harness.py --seconds $$half --seed $(FUZZ_SEED) || failed=1; \
+	done; exit $$failed
 
 # PRIMME takes part if it is installed in .venv; it has to be compiled, so that is left to the user.
 bench: $(STAMP)

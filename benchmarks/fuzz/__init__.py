@@ -1,0 +1,1 @@
+"""What the fuzz harnesses share: workers with limits, nasty matrices, the truth, damaged files and other bad input."""
