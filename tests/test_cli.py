@@ -268,7 +268,7 @@ def test_check_of_a_wrong_model(vrpca_command, data, model):
     wrong.components_[1] = np.eye(40)[30]
     vrpca.save(wrong, model)
     code, text, _ = vrpca_command("check", model, data)
-    assert code == 1 and text.splitlines()[-1].startswith("FAILED")
+    assert code == 1 and text.splitlines()[-1].startswith("WRONG: suboptimality at least")
 
 
 def with_nan(X, row, column):

@@ -89,7 +89,7 @@ def test_max_seconds_stops():
     with pytest.warns(ConvergenceWarning, match="max_seconds was reached first: allow more time"):
         found = vrpca.svd(X, 2, solver="power", tol=0, max_passes=1e6, max_seconds=0.1, callback=slow, random_state=0)
     assert found.status is Status.SECONDS
-    assert 2 <= len(found.history) <= 12
+    assert len(found.history) <= 12
     assert found.history[-2].seconds < 0.1 <= found.history[-1].seconds + 0.02
 
 

@@ -43,6 +43,8 @@ class Check:
         Passes over the data.
     tol : float
         What the bound was compared with.
+    at_least : float
+        The suboptimality is at least this: the search has found components that explain more by as much.
     """
 
     certificate: Certificate
@@ -50,11 +52,17 @@ class Check:
     mean_deviation: float
     n_passes: float
     tol: float
+    at_least: float = 0.0
 
     @property
     def ok(self) -> bool:
         """Whether the bound is at most `tol`."""
         return self.certificate.suboptimality <= self.tol
+
+    @property
+    def verdict(self) -> str:
+        """``"proven"``, ``"wrong"`` or ``"not proven"``: more passes may still prove or refute the last kind."""
+        return "proven" if self.ok else "wrong" if self.at_least > self.tol else "not proven"
 
 
 def check(
@@ -102,15 +110,15 @@ def check(
     >>> check(model, X).ok
     True
     >>> model.components_[1] = np.eye(50)[7]
-    >>> check(model, X).ok
-    False
+    >>> check(model, X).verdict
+    'wrong'
     """
     check_is_fitted(model)
     tol = model.tol if tol is None else tol
     if not tol >= 0:
         raise OptionError(f"tol={tol!r} must be a number, at least 0.")
-    if not passes >= 3:
-        raise OptionError(f"passes={passes!r} must be at least 3: one for the moments, two for the search.")
+    if not passes >= PATIENCE:
+        raise OptionError(f"passes={passes!r} must be at least {PATIENCE}: fewer prove nothing.")
     source = as_source(X)
     components = _components(model, source)
     weights = check_weights(sample_weight, source.shape[0])
@@ -124,7 +132,7 @@ def check(
     search = _Search(view, components, budget, as_generator(random_state))
     certificate = search.run(tol)
     deviation = 0.0 if model.mean_ is None else float(np.abs(model.mean_ - moments.data_mean).max())
-    return Check(certificate, search.ratio, deviation, budget.passes, float(tol))
+    return Check(certificate, search.ratio, deviation, budget.passes, float(tol), search.at_least)
 
 
 def _components(model: Any, source: Source) -> np.ndarray:
@@ -163,6 +171,7 @@ class _Search:
         self.objective = float(np.trace(np.linalg.solve(M, H)))
         R = U - W * self.ratio
         self.residual_gram = R.T @ R
+        self.at_least = 0.0
 
     def run(self, tol: float) -> Certificate:
         """Search until the passes are spent or nothing is left to find; return the last certificate."""
@@ -186,6 +195,8 @@ class _Search:
         H = self.S.T @ self.AS
         theta, Y = scipy.linalg.eigh((H + H.T) / 2, self.S.T @ self.S)
         theta, Y = theta[::-1], Y[:, ::-1][:, : self.k + EXTRA + 1]
+        rounding = 2 * ROUNDING * float(np.finfo(self.view.dtype).eps)  # of the two sums that are compared
+        self.at_least = max(0.0, 1 - self.objective / float(theta[: self.k].sum()) - rounding)
         return theta, self.AS @ Y - self.S @ (Y * theta[: Y.shape[1]])
 
     def _certificate(self, theta: np.ndarray, R: np.ndarray) -> Certificate:

@@ -18,7 +18,7 @@ from vrpca.data.first_pass import FirstPass
 from vrpca.data.open import as_source
 from vrpca.data.source import Source
 from vrpca.data.view import Problem, View, column_scale
-from vrpca.errors import Interrupted, OptionError
+from vrpca.errors import DataError, Interrupted, OptionError
 from vrpca.history import Record, Status
 from vrpca.linalg import column_norms, numerical_rank, triplets
 from vrpca.options import Options, SolveOptions, as_generator, check_k, check_weights, is_integer
@@ -46,8 +46,8 @@ class Decomposition:
         The column means that were subtracted.
     scale : numpy.ndarray or None
         The column deviations that were divided by.
-    total_variance : float
-        ``|Z|_F^2``: the sum of all squared singular values.
+    norm : float
+        ``|Z|_F``: the root of the sum of all squared singular values.
     n_samples : float
         Number of rows, or the sum of their weights.
     rank_limit : int
@@ -71,7 +71,7 @@ class Decomposition:
     Vt: np.ndarray = field(repr=False)
     mean: np.ndarray | None = field(repr=False)
     scale: np.ndarray | None = field(repr=False)
-    total_variance: float
+    norm: float
     n_samples: float
     rank_limit: int
     status: Status
@@ -89,7 +89,13 @@ class Decomposition:
     @property
     def explained_variance_ratio(self) -> np.ndarray:
         """The part of the total that each component explains."""
-        return (self.s / np.sqrt(self.total_variance)) ** 2
+        return np.minimum((self.s / self.norm) ** 2, 1.0)
+
+    @property
+    def total_variance(self) -> float:
+        """``|Z|_F^2``: the sum of all squared singular values; infinite or zero where no float can hold it."""
+        with np.errstate(over="ignore", under="ignore"):
+            return float(np.square(self.norm))
 
 
 def svd(
@@ -198,7 +204,7 @@ def _decompose(request: _Request, given: SolveOptions) -> Decomposition:
     job, W0, columns = _prepare(request, Options.given(given))
     job, outcome = run(job, W0)
     if request.k is None and outcome.P is not None:
-        job = replace(job, k=numerical_rank(outcome.P))
+        job = replace(job, k=numerical_rank(outcome.P), fraction=None)
         outcome = replace(outcome, certificate=job.certificate(outcome.state))
     _warn(job, outcome)
     decomposition = _assemble(request, job, outcome, columns)
@@ -226,6 +232,7 @@ def _prepare(request: _Request, options: Options) -> tuple[Job, np.ndarray | Non
     first_pass = problem.first_pass(wanted)
     problem.check_variation(first_pass.moments)
     view = View.of(problem, first_pass.moments, plan.transpose)
+    _check_range(view, problem.weight)
     start = start if start is None or columns.kept is None else start[:, columns.kept]
     W0 = _oriented(start, problem, first_pass, view)
     first_pass = view.receive(first_pass)
@@ -250,7 +257,7 @@ def _assemble(request: _Request, job: Job, outcome: Outcome, columns: _Columns) 
         columns.put_back(Vt, 0.0),
         mean=columns.put_back(moments.data_mean, 0.0) if problem.center else None,
         scale=columns.put_back(column_scale(moments), 1.0) if problem.scale else None,
-        total_variance=problem.weight * view.frobenius**2,
+        norm=float(np.sqrt(problem.weight) * view.frobenius),
         n_samples=problem.weight * problem.source.shape[0],
         rank_limit=min(problem.rows_that_count, columns.d),
         status=outcome.status,
@@ -260,6 +267,16 @@ def _assemble(request: _Request, job: Job, outcome: Outcome, columns: _Columns) 
         certificate=outcome.certificate,
         history=outcome.history,
     )
+
+
+def _check_range(view: View, weight: float) -> None:
+    """Raise where singular values would overflow, or vanish, in the type of the data."""
+    norm, limits = float(np.sqrt(weight) * view.frobenius), np.finfo(view.dtype)
+    if not float(limits.tiny) < norm < float(limits.max):
+        raise DataError(
+            f"The singular values of X, up to {norm:.1e}, are out of the range of {view.dtype}: "
+            f"{'pass X as float64' if view.dtype == np.float32 else 'divide X by its largest entry'}, or rescale it."
+        )
 
 
 @dataclass(frozen=True)
@@ -306,12 +323,23 @@ def _oriented(start: np.ndarray | None, problem: Problem, first_pass: FirstPass,
     return P
 
 
+def _angles_missed(angles: np.ndarray, angle_tol: float) -> str:
+    """Which components miss the tolerance for their angles, and which of them cannot have one."""
+    without = np.flatnonzero(angles >= 1) + 1
+    if len(without):
+        names = ", ".join(map(str, without))
+        return f"but nothing bounds the angles of component(s) {names}: their variances are too close to others'"
+    return f"with angles up to {angles.max():.1e} (sine), not angle_tol={angle_tol:.1e}"
+
+
 def _warn(job: Job, outcome: Outcome) -> None:
     if outcome.status in (Status.CONVERGED, Status.INTERRUPTED):
         return
     found, fraction, tol = objective(outcome.state, job.k), job.fraction, job.options.tol
     missed = fraction is not None and found < fraction
     goal = f"they explain {found:.3g} of the variance, not {fraction:.3g}" if missed else f"not tol={tol:.1e}"
+    if outcome.certificate.suboptimality <= tol and job.options.angle_tol is not None:
+        goal = _angles_missed(outcome.certificate.angles, job.options.angle_tol)
     warnings.warn(
         f"{job.k} component(s) were found with a suboptimality of at most {outcome.certificate.suboptimality:.1e} "
         f"({outcome.certificate.kind}), {goal}. {outcome.status.value}",

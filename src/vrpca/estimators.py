@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from vrpca.data.open import as_source, is_path
 from vrpca.data.source import Source
 from vrpca.decomposition import Decomposition, pca, svd
-from vrpca.errors import Interrupted
+from vrpca.errors import DataError, Interrupted
 from vrpca.history import Record
 from vrpca.options import Theory, names
 from vrpca.scores import scores
@@ -29,6 +29,11 @@ _PARAMETERS = """solver : str, default="auto"
     tol : float, default=1e-8
         Wanted suboptimality: ``1 - (variance explained) / (the most that as many components can explain)``. The run
         stops when its certificate is below it.
+    angle_tol : float, optional
+        Wanted accuracy of the directions: the run goes on until the certified sine of the angle between every component
+        and its eigenvector is below it, too. Suboptimality is quadratic in the angle, so `tol` alone leaves angles of
+        about its square root. Components of equal variance count as one subspace. A last component whose variance
+        equals the next one's, which is left out, cannot have an angle: `certificate_.angles` is 1 there.
     max_passes : float, default=100
         Passes over the data that may be spent (one more, if the last step has to be taken back). Not converging is a
         warning with a full result.
@@ -113,6 +118,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
     whiten = False  # no field: a parameter of `PCA` alone
     solver: str = "auto"
     tol: float = 1e-8
+    angle_tol: float | None = None
     max_passes: float = 100
     max_seconds: float | None = None
     oversample: int | None = None
@@ -157,7 +163,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
             task = FitTask(self, X, y)
             options = {name: getattr(self, name) for name in names()} | {"callback": task.joined(self.callback)}
             options |= {"sample_weight": sample_weight, "start": self._start(), "compute_u": False}
-            found = self._decompose(source, **options)
+            self._store(self._decompose(source, **options))
         except Interrupted as interrupted:  # the best answer so far is kept, and the caller's loop ends
             self._store(interrupted.decomposition)
             task.end()
@@ -167,7 +173,6 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
                 self.__dict__.pop(name, None)
             self.__dict__.update(before)
             raise
-        self._store(found)
         task.end()
         return self
 
@@ -181,6 +186,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         raise TypeError("Use PCA or TruncatedSVD.")
 
     def _store(self, found: Decomposition) -> None:
+        check_variance(found)
         self.mean_ = found.mean
         self.scale_ = found.scale
         self.components_ = found.Vt
@@ -259,6 +265,14 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def check_variance(found: Decomposition) -> None:
+    """Raise where the type of the data cannot hold the squares of its entries."""
+    root, dtype = found.norm / np.sqrt(found.n_samples), found.s.dtype
+    if not float(np.finfo(dtype).tiny) ** 0.5 < root < float(np.finfo(dtype).max) ** 0.5:
+        remedy = "pass X as float64" if dtype == np.float32 else "divide X by its largest entry"
+        raise DataError(f"The variance of X, {root:.1e} squared, is out of the range of {dtype}: {remedy}.")
 
 
 @_documented

@@ -52,6 +52,8 @@ class Record:
         The certificate's bound on the suboptimality.
     event : str
         Anything out of the ordinary, such as a halved step; usually empty.
+    angle : float
+        Largest of the certificate's angles: the sine of the angle that a component may be off by; 1 for any.
     """
 
     epoch: int
@@ -62,6 +64,7 @@ class Record:
     residual: float
     bound: float
     event: str = ""
+    angle: float = 1.0
 
     def asdict(self) -> dict[str, Any]:
         """The record as a dictionary."""

@@ -38,6 +38,7 @@ def is_integer(value: Any) -> bool:
 # A value must be of this kind and pass this test, in words. None also goes where it is the default.
 RULES: dict[str, tuple[Callable[[Any], bool], Callable[[Any], bool], str]] = {
     "tol": (is_real, lambda value: value >= 0, "be a number, at least 0"),
+    "angle_tol": (is_real, lambda value: 0 < value < 1, "lie in (0, 1) or be None"),
     "max_passes": (is_real, lambda value: value >= 1, "be a number, at least 1"),
     "max_seconds": (is_real, lambda value: value > 0, "be a positive number or None"),
     "oversample": (is_integer, lambda value: value >= 0, "be an integer, at least 0"),
@@ -98,6 +99,7 @@ class SolveOptions(TypedDict, total=False):
 
     solver: str
     tol: float
+    angle_tol: float | None
     max_passes: float
     max_seconds: float | None
     oversample: int | None
@@ -123,6 +125,7 @@ class Options:
 
     solver: str = "auto"
     tol: float = 1e-8
+    angle_tol: float | None = None
     max_passes: float = 100
     max_seconds: float | None = None
     oversample: int | None = None

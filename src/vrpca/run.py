@@ -117,9 +117,28 @@ class Job:
         solver = solver_for(self.options, self.plan.name, k, self.view.source.entries, self.view.d)
         return replace(self, k=k, solver=solver)
 
-    def certificate(self, state: State, k: int | None = None) -> Certificate:
-        """Bound for the k leading vectors of a state."""
-        return certificate_of(state, k or self.k, self.view)
+    def certificate(self, state: State) -> Certificate:
+        """Bound for the leading vectors of a state: for as many as explain the fraction, and for all of them."""
+        certificate = certificate_of(state, self.k, self.view)
+        if self.fraction is None:
+            return certificate
+        fewer = certificate_of(state, self.needed(state), self.view)
+        return certificate if certificate.suboptimality >= fewer.suboptimality else fewer
+
+    def needed(self, state: State) -> int:
+        """How many of the leading vectors explain the fraction, or all of them if they do not."""
+        explained = np.cumsum(state.theta[: self.k])
+        return min(int(np.searchsorted(explained, self.fraction or 1.0)) + 1, self.k)
+
+    def accurate(self, certificate: Certificate) -> bool:
+        """Whether a certificate is below the tolerances."""
+        turned = self.options.angle_tol is not None and certificate.angles.max() > self.options.angle_tol
+        return certificate.suboptimality <= self.options.tol and not turned
+
+    def good_enough(self, certificate: Certificate) -> bool:
+        """Whether a certificate is below the tolerances, and of the kind that is asked for."""
+        proven = self.options.certificate == "estimated" or certificate.kind != "estimated"
+        return proven and self.accurate(certificate)
 
     @property
     def passes_to_start(self) -> float:
@@ -140,7 +159,13 @@ def finite(state: State) -> bool:
 
 def certificate_of(state: State, k: int, view: View) -> Certificate:
     """Bound for the k leading vectors."""
-    return certify(state.theta, state.G, k, state.d, state.mu, state.kind, view.rounding)
+    unit = float(np.finfo(view.dtype).eps)
+    certificate = certify(state.theta, state.G, k, state.d, state.mu, state.kind, view.rounding, unit)
+    if certificate.kind == "exact":
+        return replace(certificate, ceiling=certificate.mu)
+    if state.ceiling is None:
+        return certificate
+    return replace(certificate, ceiling=state.ceiling / float(state.theta[0]), failure=state.failure)
 
 
 GiveUp = Callable[[Sequence[Record]], bool]  # sees the history of a run and tells it whether to stop early
@@ -155,6 +180,7 @@ class Run:
         self.history: list[Record] = []
         self.epoch = 0
         self.gave_up = False
+        self.accurate = False  # whether the last certificate is below the tolerances
         self.state: State | None = None  # where the next step starts; None where the best state has to be taken again
         self.best: State  # without what only a step needs
         self.at_best = True  # whether `best` is the state that the next step starts from
@@ -176,9 +202,10 @@ class Run:
         bar = progress_bar(self.options.tol) if self.options.verbose else nullcontext()
         try:
             with bar as draw:
-                status = self._record(self.best, "", draw) or self._why_stop()
+                status = self._record(self.best, self._hear_witness(), draw) or self._why_stop()
                 while status is None:
                     event, end = self._judge(self.solver.step(self.view, self._handed_over(), self.job.rng))
+                    event = self._hear_witness() or event
                     status = self._record(self.best if self.state is None else self.state, event, draw)
                     status = status or self._why_stop(end)
         except KeyboardInterrupt:
@@ -187,11 +214,28 @@ class Run:
             status = Status.INTERRUPTED
         return self._outcome(status)
 
+    def _hear_witness(self) -> str:
+        """Let the witness object before a state is taken for good enough; say whether it does."""
+        state = self.state
+        if state is None or not self.job.accurate(self.job.certificate(state)):
+            return ""
+        return self._confirm(state)
+
+    def _confirm(self, state: State) -> str:
+        self.state = state.confirmed(self.view)
+        if self.at_best:
+            self.best = self.state.light()
+        return "" if self.state.mu == state.mu else "something larger was found outside: the search takes it in"
+
     def _outcome(self, status: Status) -> Outcome:
-        """The best state; with P where it is the last one."""
+        """The best state, or the one that has converged; with P where it is the last one."""
+        if self.state is not None and (self.at_best or status is Status.CONVERGED):
+            self.best, self.at_best = self.state.light(), True
+            self._confirm(self.state)
         P = self.state.P if self.state is not None and self.at_best else None
         best = self.best
-        answer = Answer(d=best.d, theta=best.theta, G=best.G, mu=best.mu, kind=best.kind, W=best.vectors())
+        known = {name: getattr(best, name) for name in ("d", "theta", "G", "mu", "kind", "ceiling", "failure")}
+        answer = Answer(**known, W=best.vectors())
         return Outcome(answer, P, self.job.certificate(best), status, self.history, self.gave_up)
 
     def _handed_over(self) -> State:
@@ -235,8 +279,10 @@ class Run:
             float(certificate.residuals.max(initial=0.0)),
             certificate.suboptimality,
             event,
+            float(certificate.angles.max(initial=0.0)),
         )
         self.history.append(record)
+        self.accurate = self.job.accurate(certificate)
         if draw is not None:
             draw(record)
         if self.options.callback is not None and self.options.callback(record):
@@ -246,7 +292,7 @@ class Run:
 
     def _why_stop(self, end: Status | None = None) -> Status | None:
         """The reason to stop, if there is one; `end` is what the last step gives as one."""
-        if self.history[-1].bound <= self.options.tol:
+        if self.accurate:
             return Status.CONVERGED
         if end is not None:
             return end
@@ -310,11 +356,14 @@ def proven(job: Job, outcome: Outcome, tries: int = SEARCHES - 1) -> Outcome:
 
 def _proven(job: Job, outcome: Outcome, tries: int) -> Outcome:
     W = np.ascontiguousarray(outcome.state.vectors())
-    search = RandomSearch(job.view, W, job.options.failure_probability / SEARCHES, job.rng)  # any of them may fail
+    left = max(0.0, 1.0 - float(outcome.state.theta.sum()))
+    search = RandomSearch(
+        job.view, W, left, job.options.failure_probability / SEARCHES, job.rng
+    )  # any of them may fail
     state = _searched(job, search, outcome)
     certificate = job.certificate(state)
     outcome = replace(outcome, state=state, certificate=certificate)
-    if certificate.kind != "estimated" and certificate.suboptimality <= job.options.tol:
+    if job.good_enough(certificate):
         return outcome
     if tries and search.above(state.theta[job.k - 1]) and job.budget.affords(job.passes_to_start):
         again = Run(job, job.budget, None)(np.hstack([search.leader(), W[:, : job.k]]))
@@ -329,8 +378,9 @@ def _searched(job: Job, search: RandomSearch, outcome: Outcome) -> Answer:
     last = 1 if job.projections and outcome.P is None else 0
     while not search.exhausted and job.budget.in_time and job.budget.affords(1 + last):
         search.step()
-        state = replace(state, mu=search.ceiling(), kind="probabilistic")
-        if job.certificate(state).suboptimality <= job.options.tol:
+        mu, failure = search.ceiling(), job.options.failure_probability
+        state = replace(state, mu=mu, kind="probabilistic", ceiling=mu, failure=failure)
+        if job.accurate(job.certificate(state)):
             break
     return state
 
@@ -360,12 +410,12 @@ def grow_to_fraction(job: Job, fraction: float, W0: np.ndarray | None = None) ->
         if enough or ended or not job.budget.affords(larger.passes_to_start):
             break
         smaller, job, W0 = job, larger, outcome.state.vectors()
-    needed = min(int(np.searchsorted(explained, fraction)) + 1, job.k)
-    certificate = job.certificate(outcome.state, needed)
+    job = replace(job, k=job.needed(outcome.state))
+    certificate = certificate_of(outcome.state, job.k, job.view)
     status = outcome.status if enough or ended else Status.PASSES
-    if enough and certificate.suboptimality <= job.options.tol and status is not Status.INTERRUPTED:
+    if enough and job.good_enough(certificate) and status is not Status.INTERRUPTED:
         status = Status.CONVERGED  # the components that are needed are found, whatever the others
-    return replace(job, k=needed), replace(outcome, certificate=certificate, status=status)
+    return job, replace(outcome, certificate=certificate, status=status)
 
 
 def _falls_short(history: Sequence[Record], fraction: float) -> bool:

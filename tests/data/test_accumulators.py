@@ -118,6 +118,7 @@ ACCUMULATORS = {
             np.ascontiguousarray(random_orthonormal(D, 4, np.random.default_rng(1)), data.dtype),
             data.mean + 0.01 * data.size if data.center else None,
             11,
+            np.linspace(1, 2, D).astype(data.dtype),
         ),
         lambda found, data: moments(found, data) | vars(view_terms(found, data)) | {"rows sampled": found.rows_sampled},
     ),
@@ -244,7 +245,7 @@ def extreme(size, rng):
 FIRST = {
     "MomentSum": MomentSum,
     "GramSum": GramSum,
-    "SampleProductSum": lambda problem: SampleProductSum(problem, np.eye(D)[:, :4].copy(), np.ones(D), 0),
+    "SampleProductSum": lambda problem: SampleProductSum(problem, np.eye(D)[:, :4].copy(), np.ones(D), 0, np.eye(D)[4]),
     "StreamSum": lambda problem: StreamSum(problem, 4, np.random.default_rng(0)),
 }
 

@@ -283,7 +283,7 @@ def test_rows_that_prepared_the_pass_are_counted(rng):
     for size in (1.0, 1e200):  # read once, and read again
         source = Blocks(rng.standard_normal((10, 3)), size * rng.standard_normal((10, 3)))
         problem = as_they_are(source)
-        accumulator = SampleProductSum(problem, np.eye(3)[:, :1].copy(), None, 7)
+        accumulator = SampleProductSum(problem, np.eye(3)[:, :1].copy(), None, 7, np.eye(3)[1])
         assert received(problem, accumulator).rows_sampled == 7
 
 
@@ -302,7 +302,7 @@ def test_another_start_is_independent_of_what_was_found_at_random():
     moments = Moments(3.0, np.zeros(2), np.ones(2), 1.0)
     exact = FirstPass(moments, Matrix(np.eye(2) / 2), 4)
     assert exact.without_start() is exact
-    for found in (Basis(np.eye(2)), Pair(np.eye(2), np.eye(2))):
+    for found in (Basis(np.eye(2)), Pair(np.eye(2), np.eye(2), np.eye(2)[0], np.eye(2)[0])):
         again = FirstPass(moments, found, 4).without_start()
         assert again.found is None and again.moments is moments and again.rows_sampled == 4
     nothing = FirstPass(moments)

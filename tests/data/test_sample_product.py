@@ -19,7 +19,8 @@ from vrpca.solvers.search_space import SearchSpace
 def seen(X, W, origin, weights, threads=2):
     """The view, and the block with its image as the first pass finds them; or None."""
     problem = Problem(as_source(X), weights, origin is not None, False, threads)
-    first_pass = problem.first_pass(SampleProductSum(problem, W, origin, 0))
+    guest = np.linspace(1, 2, len(W)).astype(W.dtype)
+    first_pass = problem.first_pass(SampleProductSum(problem, W, origin, 0, guest))
     view = View.of(problem, first_pass.moments)
     return view, view.receive(first_pass).found
 
@@ -40,6 +41,8 @@ def test_against_the_whole_matrix(center, factor, weighted, threads, dtype, rng)
     assert W.dtype == U.dtype == dtype and (W[7] == 0).all() and ((W[9] == 0).all() or not center)
     assert_orthonormal(np.ascontiguousarray(W.T))
     np.testing.assert_allclose(U, view.matrix() @ W, atol=10 * np.finfo(dtype).eps)
+    assert pair.guest[7] == 0 and np.linalg.norm(pair.guest) == pytest.approx(1, abs=1e-6)
+    np.testing.assert_allclose(pair.image, view.matrix() @ pair.guest, atol=10 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("mean", [1e3, 1e5])
@@ -67,7 +70,8 @@ def test_first_rows_that_do_not_count(kind, sizes, rng):
     blocks = [size * rng.standard_normal((100, 6)) for size in sizes]
     weights = np.r_[np.zeros(100), np.ones(200)]
     problem = Problem(Blocks(*blocks), weights, False, False, 1)
-    sums = GramSum(problem) if kind == "gram" else SampleProductSum(problem, np.eye(6)[:, :2].copy(), None, 0)
+    guest = np.eye(6)[2]
+    sums = GramSum(problem) if kind == "gram" else SampleProductSum(problem, np.eye(6)[:, :2].copy(), None, 0, guest)
     first_pass = problem.first_pass(sums)
     view = View.of(problem, first_pass.moments)
     found = view.receive(first_pass).found
@@ -116,11 +120,12 @@ def test_restarts_are_independent(monkeypatch):
     """Only the first run begins with the product that was made on the way."""
     known = []
     expand = SearchSpace.expand
-    monkeypatch.setattr(
-        SearchSpace,
-        "expand",
-        lambda space, Z, operator, images=None: (known.append(images), expand(space, Z, operator, images)),
-    )
+
+    def noted(space, Z, operator, images=None, guest=None):
+        known.append(images)
+        return expand(space, Z, operator, images, guest)
+
+    monkeypatch.setattr(SearchSpace, "expand", noted)
     X = with_eigenvalues(6000, 300, 0.9 ** np.arange(300))
     assert vrpca.svd(X, 2, solver="accelerated", tol=1e-8, restarts=2, random_state=0, compute_u=False).converged
     assert sum(images is not None for images in known) == 1

@@ -30,8 +30,10 @@ def test_the_complement_is_A_without_the_answer():
 def test_the_ceiling_comes_down_to_the_largest_eigenvalue_outside(seed):
     view = view_of(problem(seed))
     eigenvalues, vectors = np.linalg.eigh(view.matrix())
-    search = RandomSearch(view, np.ascontiguousarray(vectors[:, -4:]), 1e-6, np.random.default_rng(seed))
-    assert search.ceiling() == np.inf
+    search = RandomSearch(
+        view, np.ascontiguousarray(vectors[:, -4:]), eigenvalues[:-4].sum(), 1e-6, np.random.default_rng(seed)
+    )
+    assert search.ceiling() == eigenvalues[:-4].sum()  # nothing but the trace is known
     ceilings = []
     while not search.exhausted:
         search.step()
@@ -45,7 +47,7 @@ def test_the_ceiling_comes_down_to_the_largest_eigenvalue_outside(seed):
 def test_a_smaller_failure_probability_gives_a_higher_ceiling():
     view = view_of(problem())
     W = np.ascontiguousarray(np.linalg.eigh(view.matrix())[1][:, -4:])
-    searches = [RandomSearch(view, W, failure, np.random.default_rng(0)) for failure in (1e-2, 1e-12)]
+    searches = [RandomSearch(view, W, np.inf, failure, np.random.default_rng(0)) for failure in (1e-2, 1e-12)]
     for _ in range(7):
         for search in searches:
             search.step()

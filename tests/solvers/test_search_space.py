@@ -12,6 +12,7 @@ from solvers.problems import assert_orthonormal, normalised, orthonormal, view_o
 from vrpca.options import Options
 from vrpca.solvers.krylov import Krylov
 from vrpca.solvers.search_space import SearchSpace
+from vrpca.solvers.witness import Witness
 
 
 class Held(SearchSpace):
@@ -163,9 +164,9 @@ def test_states_and_their_residuals(dtype):
         assert len(V) == len(R) == min(5, space.size)
         np.testing.assert_allclose(R, V @ A - V * space.theta[: len(R), None], atol=eps)
         np.testing.assert_allclose(V, space.vectors(5), atol=eps)
-        state = solver.state(space, products)
+        state = solver.state(space, products, Witness((np.ones(30),)))
         W = state.vectors().astype(float)
-        assert W.shape == (30, 3) and state.theta.shape == (3,) and len(state.residuals) == 4
+        assert W.shape == (30, 3) and state.theta.shape == (3,) and len(state.residuals) == 3
         np.testing.assert_allclose(W.T, V[:3], atol=eps)
         np.testing.assert_allclose(W.T @ A @ W, np.diag(state.theta), atol=eps)
         true = A @ W - W * state.theta
@@ -186,7 +187,7 @@ def test_a_full_space_knows_everything(dtype):
         check(space, A)
     eigenvalues = np.linalg.eigvalsh(A)[::-1]
     np.testing.assert_allclose(space.theta, eigenvalues, atol=100 * np.finfo(dtype).eps)
-    state = Krylov(Options(), 3).state(space, 4)
+    state = Krylov(Options(), 3).state(space, 4, Witness((np.ones(13),)))
     assert state.kind == "exact" and state.steps_left == 0
     assert state.mu == pytest.approx(eigenvalues[3], abs=100 * float(np.finfo(dtype).eps))
     assert len(space.new_directions(np.ones((4, 13), dtype), rng)) == 0  # nothing is left

@@ -25,15 +25,21 @@ def check(
     """Check MODEL against DATA: a new certificate, with nothing but the components taken on trust."""
     fitted = vrpca.load(model)
     result = check_model(fitted, open_data(data), passes=passes, tol=tol, n_threads=threads, random_state=seed)
+    verdict = {
+        "proven": f"ok: {describe(result.certificate)}",
+        "wrong": f"WRONG: suboptimality at least {result.at_least:.1e}",
+        "not proven": f"NOT PROVEN within {passes} passes: {describe(result.certificate)}; --passes allows more",
+    }[result.verdict]
     line = (
-        f"{'ok' if result.ok else 'FAILED'}: {describe(result.certificate)}, tol {result.tol:g}; "
-        f"{result.n_passes:.4g} passes; the means deviate by at most {result.mean_deviation:.1e}"
+        f"{verdict}, tol {result.tol:g}; {result.n_passes:.4g} passes; "
+        f"the means deviate by at most {result.mean_deviation:.1e}"
     )
     print_result(
         {"ratio": result.explained_variance_ratio},
         result.certificate,
         {"model": model, "data": data},
-        {"ok": result.ok, "mean_deviation": result.mean_deviation, "passes": result.n_passes, "tol": result.tol},
+        {"ok": result.ok, "verdict": result.verdict, "at_least": result.at_least}
+        | {"mean_deviation": result.mean_deviation, "passes": result.n_passes, "tol": result.tol},
         [line],
         as_json,
     )

@@ -20,6 +20,9 @@ def fit(
     data: Data,
     k: Annotated[str, typer.Option("-k", help="Number of components, or a fraction of the variance such as 0.9.")],
     tol: Annotated[float, typer.Option(help="Wanted suboptimality.")] = 1e-8,
+    angle_tol: Annotated[
+        float | None, typer.Option(help="Wanted sine of the angle between each component and its eigenvector.")
+    ] = None,
     solver: Annotated[str, typer.Option(help=f"auto, {', '.join(SOLVERS)}.")] = "auto",
     cost: Annotated[str, typer.Option(help="What to save: time, passes, or auto.")] = "auto",
     certificate: Annotated[str, typer.Option(help="What it rests on: estimated or probabilistic.")] = "estimated",
@@ -38,6 +41,7 @@ def fit(
     model = vrpca.PCA(
         _components(k),
         tol=tol,
+        angle_tol=angle_tol,
         solver=solver,
         cost=cost,
         certificate=certificate,

@@ -281,23 +281,26 @@ def _power_of_two(largest: float) -> float:
 
 @dataclass(frozen=True)
 class Pair(Finding):
-    """An orthonormal block W, and its image U = A W."""
+    """An orthonormal block W and its image U = A W; a guest, a random vector of length 1, and its image."""
 
     W: Array
     U: Array
+    guest: Array
+    image: Array
 
 
 class SampleProductSum(MomentSum):
     """Accumulates ``sum w_i (x_i - c) (x_i - c)^T W`` for a block W (d x l) along with the moments.
 
-    The origin c is a guess of the mean; None if nothing is to be centred. `rows_sampled` rows were read to find W.
+    The origin c is a guess of the mean; None if nothing is to be centred. `rows_sampled` rows were read to find W. A
+    guest is one more vector that is multiplied along with W.
     """
 
-    def __init__(self, problem: Problem, W: Array, origin: Array | None, rows_sampled: int):
+    def __init__(self, problem: Problem, W: Array, origin: Array | None, rows_sampled: int, guest: Array):
         super().__init__(problem)
-        self.W, self.origin, self.rows_sampled = np.ascontiguousarray(W), origin, rows_sampled
+        self.W, self.origin, self.rows_sampled = np.column_stack([W, guest]), origin, rows_sampled
         self.least_rows = max(64, PIECE_ENTRIES // len(W))
-        self.sum = np.zeros(W.shape)  # times the square of the unit
+        self.sum = np.zeros(self.W.shape)  # times the square of the unit
         self.unit: float | None = None
 
     def _add_more(self, X: Any, root: Array | None) -> None:
@@ -314,7 +317,7 @@ class SampleProductSum(MomentSum):
             self.sum += other.sum * ratio * ratio
 
     def finding(self, moments: Moments, col_scale: Array | None, trace: float, support: Array | None) -> Pair | None:
-        """The block made orthonormal, without columns that hold nothing, and its product with A of trace 1.
+        """The block made orthonormal, without columns that hold nothing, the guest, and their products with A.
 
         None where numbers overflow, where the origin was so far from the mean that the difference does not cancel, or
         where the block's vectors are dependent.
@@ -330,10 +333,13 @@ class SampleProductSum(MomentSum):
             U -= np.outer(delta, delta @ W)
         if support is not None:
             W[~support] = 0
+        length = np.linalg.norm(W[:, -1])
+        guest, image = W[:, -1] / length, U[:, -1] / (length * trace)
+        W, U = W[:, :-1], U[:, :-1]
         try:
             factor = np.linalg.cholesky(W.T @ W)
         except np.linalg.LinAlgError:
             return None
         turn = np.linalg.inv(factor).T
-        W, U = W @ turn, U @ (turn / trace)
-        return Pair(W.astype(self.W.dtype), U.astype(self.W.dtype)) if np.isfinite(U).all() else None
+        parts = (W @ turn, U @ (turn / trace), guest, image)
+        return Pair(*(part.astype(self.W.dtype) for part in parts)) if np.isfinite(U).all() else None

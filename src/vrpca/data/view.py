@@ -70,6 +70,7 @@ class View:
     frobenius: float  # ``|Z|_F`` before normalisation
     n_threads: int  # threads of the products
     support: Array | None = None  # which columns of Z are not zero, where known
+    diagonal: Array | None = None  # of A, where known: the mean squares of Z's columns
     cancellation: float = 1.0  # how much larger numbers are than what centring leaves, where it comes after products
     rows_read: int = field(default=0, init=False)
 
@@ -92,7 +93,7 @@ class View:
         if problem.scale:
             inverse = 1 / column_scale(moments)
             frobenius = np.sqrt(n * (square * (inverse / moments.factor) ** 2).sum())
-        support = None
+        support = diagonal = None
         if transpose:
             source, shift = source.transposed(), None
             if mean is not None:
@@ -100,11 +101,13 @@ class View:
             row_map = RowMap(source.dtype, weight, shift, inverse, mean)
         else:
             support = square > 0
+            diagonal = square * (1.0 if inverse is None else inverse / moments.factor) ** 2
+            diagonal /= diagonal.sum()
             shift = mean if mean is None or inverse is None else mean * inverse
             row_map = RowMap(source.dtype, inverse, shift, weight)
         row_map = row_map.normalised(np.sqrt(source.shape[0]) / frobenius, source.shape[1])
         cancellation = _cancellation(moments, inverse) if problem.center and source.sparse else 1.0
-        return cls(source, row_map, frobenius, problem.n_threads, support, cancellation)
+        return cls(source, row_map, frobenius, problem.n_threads, support, diagonal, cancellation)
 
     @property
     def trace(self) -> float:
@@ -190,7 +193,7 @@ class View:
         """
         index, X, fetched = self.source.sample(rows, rng)
         self.rows_read += fetched
-        return replace(self, source=as_source(X), map=self.map.cut(index))
+        return replace(self, source=as_source(X), map=self.map.cut(index), diagonal=None)
 
 
 class ProductSum(ArraySum):

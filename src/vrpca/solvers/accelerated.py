@@ -24,6 +24,7 @@ from vrpca.solvers.krylov import Krylov, KrylovState
 from vrpca.solvers.lanczos import Lanczos
 from vrpca.solvers.outside import known_outside
 from vrpca.solvers.search_space import SearchSpace, leading_vectors
+from vrpca.solvers.witness import Witness, heard
 
 # These widths and lengths were found by trying, on MNIST, RCV1, news20 and generated spectra (`vrpca bench passes`).
 SAMPLE_FRACTION = 0.05  # fraction of the rows sampled for the start
@@ -75,13 +76,16 @@ class Streamed(Accelerated, Krylov):
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> KrylovState:
         """The product of the streamed basis (or of `W0`), and of a random vector for what it missed."""
-        found = first_pass.found
-        if W0 is None and isinstance(found, Basis):
-            W0 = found.vectors
-        elif W0 is None:
-            W0 = view.stream(min(STREAMED * self.width, view.d), rng)
-        W = np.zeros((view.d, 0)) if W0 is None else W0[:, : STREAMED * self.width - 1]
+        W = self._streamed(view, first_pass, rng) if W0 is None else W0[:, : STREAMED * self.width - 1]
         return self.begin(view, W, W.shape[1] + 1, 2, rng)
+
+    def _streamed(self, view: View, first_pass: FirstPass, rng: Rng) -> np.ndarray:
+        """The streamed basis with random parts; no column at all where there is no basis."""
+        found = first_pass.found
+        W = found.vectors if isinstance(found, Basis) else view.stream(min(STREAMED * self.width, view.d), rng)
+        if W is None:
+            return np.zeros((view.d, 0), view.dtype)
+        return with_random_parts(W[:, : STREAMED * self.width - 1], view.n, rng)
 
 
 class Sampled(Accelerated, Krylov):
@@ -107,9 +111,10 @@ class Sampled(Accelerated, Krylov):
             return None
         if not (moments.total > 0 and sample.square(moments).sum() > 0):
             return None
-        W = leading_of_sample(View.of(sample, moments), self.width, rng)
-        W[:, -1] = rng.standard_normal(d, dtype=W.dtype) / W.dtype.type(np.sqrt(d))  # for what the sample misses
-        return SampleProductSum(problem, W, moments.data_mean if problem.center else None, fetched)
+        view = View.of(sample, moments)
+        W = with_random_parts(leading_of_sample(view, self.width, rng), rows, rng)
+        guest = rng.standard_normal(d, dtype=W.dtype)
+        return SampleProductSum(problem, W, moments.data_mean if problem.center else None, fetched, guest)
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: the sample and the first product, unless the first pass has made them."""
@@ -121,11 +126,11 @@ class Sampled(Accelerated, Krylov):
         if W0 is None and isinstance(found, Pair):
             space = SearchSpace(view, self.width, self.capacity)
             space.expand(found.W.T, view, found.U.T)
-            return self.state(space, 2)
+            return self.state(space, 2, Witness((found.guest,)).after(found.image))
         rows = _sample_size(view.n, min(self.block, view.d))
         if W0 is not None or not rows:
             return self.begin(view, W0, self.block, 1, rng)
-        W = leading_of_sample(view.sample(rows, rng), self.width, rng)[:, :-1]
+        W = with_random_parts(leading_of_sample(view.sample(rows, rng), self.width, rng), rows, rng)
         return self.begin(view, W, self.block, 2, rng)
 
 
@@ -134,9 +139,19 @@ def _sample_size(n: int, width: int) -> int:
     return rows if rows >= LEAST_SAMPLED * width else 0
 
 
+def with_random_parts(W: np.ndarray, rows: int, rng: Rng) -> np.ndarray:
+    """Orthonormal columns that a number of rows gave, each with a random part of its own.
+
+    A sample may miss directions altogether: rare rows, rare features. The random parts see as many of them as there are
+    columns. They are as large as the error of the sample is, ``sqrt(columns / rows)``, so that they cost no pass.
+    """
+    size = np.sqrt(W.shape[1] / rows / len(W))
+    return W + W.dtype.type(size) * rng.standard_normal(W.shape, dtype=W.dtype)
+
+
 def leading_of_sample(sample: View, width: int, rng: Rng) -> np.ndarray:
-    """The leading vectors of a sample, and one more: block Krylov steps on a part of it, then on all of it."""
-    block = min(width + 1, sample.d)
+    """The leading vectors of a sample: block Krylov steps on a part of it, then on all of it."""
+    block = min(width, sample.d)
     W = random_start(sample, block, rng)
     for part, products in CASCADE:
         rows = int(part * sample.n)
@@ -153,6 +168,8 @@ class NarrowState(State):
     space: Lanczos
     coefficients: np.ndarray  # of the vectors in the first rows of S
     products: int  # how many products the pairs rest on, those of the start counting as one
+    witness: Witness
+    missed: np.ndarray | None = None  # a direction outside the pairs that the search has missed, as a row
 
     @cached_property
     def W(self) -> np.ndarray:
@@ -162,6 +179,13 @@ class NarrowState(State):
     def vectors(self) -> np.ndarray:
         """W."""
         return self.W
+
+    def confirmed(self, view: View) -> NarrowState:
+        """What the witness sees outside the pairs counts; what they have missed is taken in by the next step."""
+        if self.kind == "exact":
+            return self
+        W = self.W.T
+        return heard(self, view, W, self.space.residuals(self.coefficients) + W * self.theta[:, None].astype(W.dtype))
 
 
 class Narrow(Accelerated, Solver[NarrowState]):
@@ -180,21 +204,25 @@ class Narrow(Accelerated, Solver[NarrowState]):
         keep = self.width + block
         capacity = min(max(2 * keep, keep + NARROW_BLOCKS * block), view.d)
         space = Lanczos(view, self.width, block, keep, capacity, rng, W0)
+        witness = Witness.random(view, rng)
         while space.size <= self.width and space.pending:
-            space.expand(view, rng)
-        return self._state(space, 1)  # however many blocks that took: none has been followed far
+            witness = witness.after(space.expand(view, rng, witness.column))
+        return self._state(space, 1, witness)  # however many blocks that took: none has been followed far
 
     def step(self, view: View, state: NarrowState, rng: Rng) -> NarrowState:
         """Multiply the next block: one pass."""
-        space = state.space
+        space, witness = state.space, state.witness
+        if state.missed is not None:
+            space.widen(state.missed, rng)
+            witness = Witness.random(view, rng, objected=True)
         if space.crowded:
             state.vectors()  # they stay with the state: a restart overwrites the rows that they are combined from
             space.shrink()
         if space.pending:
-            space.expand(view, rng)
-        return self._state(space, state.products + 1)
+            witness = witness.after(space.expand(view, rng, witness.column))
+        return self._state(space, state.products + 1, witness)
 
-    def _state(self, space: Lanczos, products: int) -> NarrowState:
+    def _state(self, space: Lanczos, products: int, witness: Witness) -> NarrowState:
         l = min(self.width, space.size)
         theta, Y, G = space.pairs(l + 1)
         lengths = None if space.size >= space.order else np.sqrt(np.diag(G)[l:])
@@ -209,4 +237,5 @@ class Narrow(Accelerated, Solver[NarrowState]):
             space=space,
             coefficients=Y[:, :l].copy(),
             products=products,
+            witness=witness,
         )

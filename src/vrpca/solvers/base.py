@@ -30,6 +30,8 @@ class State(ABC):
     G: np.ndarray  # R^T R
     mu: float  # the largest eigenvalue of A on W's complement, as far as it is known
     kind: str = "estimated"  # how well it is known: the kind of the certificate
+    ceiling: float | None = None  # what no eigenvalue outside W exceeds, where that is known ...
+    failure: float = 0.0  # ... but for this probability
     steps_left: int | None = None  # steps that the solver still has to take; None for any number
     step: Step = NO_STEP  # the step size, where there is one
     P: np.ndarray | None = None  # Z W, where the solver has it
@@ -37,6 +39,10 @@ class State(ABC):
     @abstractmethod
     def vectors(self) -> np.ndarray:
         """W: the Ritz vectors as columns."""
+
+    def confirmed(self, view: View) -> State:
+        """The state, after an independent witness of W's complement has been heard, where there is one."""
+        return self
 
     def light(self) -> State:
         """The state without the large arrays that only the next step needs: what a run keeps of its best state."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from vrpca import kernels
 from vrpca.data.view import View
-from vrpca.linalg import aligned_zeros
+from vrpca.linalg import aligned_copy
 from vrpca.solvers.base import Rng
 from vrpca.solvers.outside import Probe
 from vrpca.solvers.snapshot import LightSnapshot, Snapshot, snapshot
@@ -21,12 +21,9 @@ class Deflation(Stochastic):
     """Algorithm 1 on the leading vector until it is found, then on the next one with all rows projected.
 
     The paper subtracts ``sum_l s_l v_l v_l^T``; projecting onto the complement has the same leading eigenvectors and
-    does not depend on how exact the s_l are. W has as many columns as there are vectors found or begun.
+    does not depend on how exact the s_l are. W has all columns from the start: those of vectors that are not begun yet
+    are random.
     """
-
-    def first_width(self, W0: np.ndarray | None) -> int:
-        """One vector, or all that a warm start gives."""
-        return 1 if W0 is None else min(self.width, W0.shape[1])
 
     def begin(self, view: View, W: np.ndarray, rng: Rng) -> LightSnapshot:
         """The first snapshot, with the step size and the tolerance per vector."""
@@ -34,12 +31,10 @@ class Deflation(Stochastic):
         return snapshot(view, W, probe, step, tol=self.options.tol / LEEWAY)
 
     def step(self, view: View, state: Snapshot, rng: Rng) -> LightSnapshot:
-        """One epoch on the current vector; a new one is begun when the last one stands."""
+        """One epoch on the first vector that has not been found yet."""
         current, tol = self._current(state)
-        found = state.W.shape[1]
-        W = aligned_zeros((view.d, max(current + 1, found)), view.dtype)
-        W[:, :found] = state.W
-        W[:, current] = rng.standard_normal(view.d) if current == found else self._epoch(view, state, current, rng)
+        W = aligned_copy(state.W)
+        W[:, current] = self._epoch(view, state, current, rng)
         probe, step = state.probe, state.step
         del state  # frees U and P before the next ones are made
         return snapshot(view, orthonormal(W), probe, step, tol=tol)
@@ -63,9 +58,8 @@ class Deflation(Stochastic):
         floor = (10 * np.finfo(state.W.dtype).eps) ** 2
         while True:
             unfinished = np.flatnonzero(errors > max(tol, floor))
-            current = int(unfinished[0]) if len(unfinished) else state.W.shape[1]
-            if current < self.width:
-                return current, tol
+            if len(unfinished):
+                return int(unfinished[0]), tol
             if tol <= floor:  # all are as good as rounding allows
                 return int(np.argmax(errors)), tol
             tol /= TIGHTER

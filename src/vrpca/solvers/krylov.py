@@ -12,10 +12,12 @@ from vrpca.options import Options
 from vrpca.solvers.base import Answer, Passes, Rng, Solver, random_start, whole_registers
 from vrpca.solvers.outside import known_outside
 from vrpca.solvers.search_space import SearchSpace
+from vrpca.solvers.witness import Witness, heard
 
 # Blocks of vectors that are kept before a restart. On Gaussian rows (4000 x 1500, flat, geometric and power-law
 # spectra, k = 1 and 6, tol=1e-8), 3 blocks take up to 3 passes more than 10; 15, 20 and 30 blocks save none.
 BLOCKS = 10
+LEAST_EXTRA = 2  # columns beyond the wanted ones, as in `whole_registers`: eigenvalues equal to the last one show there
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +27,15 @@ class KrylovState(Answer):
     space: SearchSpace
     residuals: np.ndarray
     products: int  # how many products the pairs rest on; a streamed or sampled start counts as one
+    witness: Witness
+    missed: np.ndarray | None = None  # a direction outside the pairs that the search has missed, as a row
+
+    def confirmed(self, view: View) -> KrylovState:
+        """What the witness sees outside the pairs counts; what they have missed is taken in by the next step."""
+        if self.kind == "exact":
+            return self
+        W = self.W.T
+        return heard(self, view, W, self.residuals[: len(W)] + W * self.theta[:, None].astype(W.dtype))
 
 
 class Krylov(Solver[KrylovState]):
@@ -32,9 +43,12 @@ class Krylov(Solver[KrylovState]):
 
     def __init__(self, options: Options, width: int):
         super().__init__(options, width)
-        self.block = width + 1  # residuals that are multiplied; one more than wanted tells what is left outside
-        self.watched = self.block  # pairs whose residuals tell what is left outside the wanted ones
-        self.capacity = BLOCKS * self.block  # vectors that are kept
+        few = options.oversample is not None and options.oversample < LEAST_EXTRA
+        self.block = width + (LEAST_EXTRA if few else 0)  # residuals that are multiplied along with the witness
+        self.watched = max(
+            self.block, width + 1
+        )  # pairs whose residuals are made: those after the wanted ones tell what is outside
+        self.capacity = BLOCKS * (width + 1)  # vectors that are kept
 
     @staticmethod
     def width_for(k: int, cost: str) -> int:
@@ -50,17 +64,22 @@ class Krylov(Solver[KrylovState]):
         return self.begin(view, W0, self.block, 1, rng)
 
     def begin(self, view: View, W0: np.ndarray | None, columns: int, products: int, rng: Rng) -> KrylovState:
-        """The exact product of this number of columns: those of `W0`, then random ones."""
+        """The exact product of this number of columns, or of a whole block: those of `W0`, then random ones."""
         space = SearchSpace(view, self.width, self.capacity)
-        space.expand(random_start(view, min(columns, len(space.S)), rng, W0).T, view)
-        return self.state(space, products)
+        witness = Witness.random(view, rng)
+        columns = min(max(columns, self.block), len(space.S))
+        image = space.expand(random_start(view, columns, rng, W0).T, view, guest=witness.column)
+        return self.state(space, products, witness.after(image))
 
     def step(self, view: View, state: KrylovState, rng: Rng) -> KrylovState:
-        """Expand the space by the residuals: one pass."""
-        state.space.grow(state.residuals, view, rng)
-        return self.state(state.space, state.products + 1)
+        """Expand the space by the residuals, and by what they have missed: one pass."""
+        Z, witness = state.residuals, state.witness
+        if state.missed is not None:
+            Z, witness = np.vstack([state.missed, Z]), Witness.random(view, rng, objected=True)
+        image = state.space.grow(Z, view, rng, witness.column)
+        return self.state(state.space, state.products + 1, witness.after(image))
 
-    def state(self, space: SearchSpace, products: int) -> KrylovState:
+    def state(self, space: SearchSpace, products: int, witness: Witness) -> KrylovState:
         """The leading Ritz pairs."""
         l = min(self.width, space.size)
         W, R = space.residuals(self.watched)
@@ -77,4 +96,5 @@ class Krylov(Solver[KrylovState]):
             space=space,
             residuals=R[: self.block],
             products=products,
+            witness=witness,
         )

@@ -15,6 +15,7 @@ from vrpca.solvers.base import Rng
 from vrpca.solvers.search_space import Images, recombine, ritz, support_of
 
 NOISE = 0.01  # if less is left of a unit vector after Gram-Schmidt, it is dropped: two digits are lost at most
+LEVEL = 1e-5  # directions shorter than this part of the longest wait: their squares are lost to 6 digits of 16
 ROUNDING = 8  # times eps |A Z|: shorter residuals are rounding of the product and of Gram-Schmidt
 
 
@@ -53,27 +54,76 @@ class Lanczos:
         self.S[: len(V)] = V
         return self._orthonormalise(self.S[:0], self.S[: len(V)])
 
-    def expand(self, view: View, rng: Rng) -> None:
-        """Take Z into S, by one pass; what its product adds to their span is the next Z."""
+    def expand(self, view: View, rng: Rng, guest: np.ndarray | None = None) -> np.ndarray | None:
+        """Take Z into S, by one pass; what its product adds to their span is the next Z.
+
+        Return the image of a guest, which is multiplied along with Z and not taken in.
+        """
         old, new, threads = self.size, self.size + self.pending, view.n_threads
         S, Z, V = self.S[:new], self.Z, self.S[new : new + self.pending]
-        self.images(view, Z, V)
+        image = self.images(view, Z, V, guest)
         C = np.hstack([self.B, sweep(Z, V, n_threads=threads)[:, : len(Z)]])  # B is what the others see of A Z
         D = sweep(S, V, np.hstack([-C, np.eye(len(V))]), n_threads=threads)
         rounding = ROUNDING * float(np.finfo(V.dtype).eps * np.linalg.norm(C))
-        left, factor, D = orthonormal_rows(S, V, D, rounding, threads)
-        self.dropped = rounding if len(D) < len(V) else 0.0
-        again, second, D = orthonormal_rows(S, V[: len(D)], D, NOISE, threads)
-        C += left + factor @ again
+        left, factor, kept = self._orthonormal_levels(new, D, rounding, threads)
+        self.dropped = rounding if kept < len(V) else 0.0
+        C += left
         H = np.zeros((new, new))
         H[:old, :old] = self.H
         H[old:], H[:, old:] = C, C.T
         self.H = H
-        self.size, self.pending = new, min(len(D), self.order - new)
+        self.size, self.pending = new, min(kept, self.order - new)
         B = np.zeros((self._fill(rng, self.block), new))
-        kept = min(len(D), len(B))
-        B[:kept, old:] = (factor @ second).T[:kept]
+        kept = min(kept, len(B))
+        B[:kept, old:] = factor.T[:kept]
         self.B = B
+        return image
+
+    def _orthonormal_levels(
+        self, base: int, D: np.ndarray, shortest: float, threads: int
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """Make the rows V behind the first `base` rows S orthonormal, and orthogonal to S: from the longest downwards.
+
+        Directions that differ too much in length are taken one level after the other. A Gram matrix alone would lose
+        the short ones in the rounding of the long ones. `D` is ``V [S; V]^T``. Directions shorter than `shortest` are
+        left out. Returns C and F with ``V_before = C S + F V_after``, and how many rows V has left.
+        """
+        count, at = len(D), base
+        C, F, rest = np.zeros((count, base)), np.zeros((count, 0)), np.eye(count)  # V_before = C S + F V_after + rest V
+        while True:
+            V = self.S[at : at + len(D)]
+            lengths, Y = np.linalg.eigh(D[:, at:] - D[:, :at] @ D[:, :at].T)
+            lengths = np.sqrt(np.clip(lengths, 0, None))
+            long = lengths > max(shortest, LEVEL * lengths[-1])
+            lower = Y[:, ~long].T @ V if lengths[-1] > shortest and not long.all() else None
+            if not long.any():
+                return C, F, at - base
+            left, factor, D = orthonormal_rows(self.S[:at], V, D, max(shortest, LEVEL * lengths[-1]), threads)
+            again, second, D = orthonormal_rows(self.S[:at], V[: len(D)], D, NOISE, threads)
+            inside = rest @ (left + factor @ again)
+            C, F = C + inside[:, :base], np.hstack([F + inside[:, base:], rest @ factor @ second])
+            at += len(D)
+            if lower is None:
+                return C, F, at - base
+            self.S[at : at + len(lower)], rest = lower, rest @ Y[:, ~long]
+            D = sweep(self.S[:at], self.S[at : at + len(lower)], n_threads=threads)
+
+    def widen(self, missed: np.ndarray, rng: Rng) -> None:
+        """Put another block behind Z: a direction that was missed, and random ones. From now on blocks are wider.
+
+        The invariant holds: S A has no part in rows that are orthogonal to it and to Z. So their rows of B are zero.
+        """
+        old, pending = self.S, self.pending
+        self.block = min(2 * self.block, len(missed))
+        self.keep = min(self.width + self.block, len(missed))
+        self.capacity = min(max(self.capacity, 2 * self.keep), len(missed))
+        self.S = np.empty((self.capacity + pending + self.block, len(missed)), old.dtype)
+        self.S[: self.size + pending] = old[: self.size + pending]
+        taken = self.size + pending
+        self.S[taken] = missed / np.linalg.norm(missed)
+        self.pending += self._orthonormalise(self.S[:taken], self.S[taken : taken + 1])
+        self._fill(rng, self.block)
+        self.B = np.vstack([self.B, np.zeros((self.pending - pending, self.size))])
 
     def _fill(self, rng: Rng, wanted: int) -> int:
         """Put random rows where Z lacks some, as long as there are any left; return how many it has."""
@@ -113,6 +163,10 @@ class Lanczos:
     def combined(self, Y: np.ndarray) -> np.ndarray:
         """The vectors with these coefficients, as rows."""
         return np.ascontiguousarray(Y.T, dtype=self.S.dtype) @ self.S[: len(Y)]
+
+    def residuals(self, Y: np.ndarray) -> np.ndarray:
+        """Residuals of Ritz vectors with these coefficients, as rows."""
+        return np.ascontiguousarray((self.B @ Y).T, dtype=self.S.dtype) @ self.Z
 
     def pairs(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """All Ritz values; coefficients of the leading vectors in S, and ``R^T R`` of their residuals."""

@@ -200,8 +200,9 @@ class RandomSearch:
     runs, all of which would have to fail.
     """
 
-    def __init__(self, view: View, W: np.ndarray, failure: float, rng: Rng):
+    def __init__(self, view: View, W: np.ndarray, left: float, failure: float, rng: Rng):
         self.operator = Complement(view, W)
+        self.left = left  # the trace of A on the complement, which no eigenvalue exceeds
         self.dimension = max(1, view.d - W.shape[1])
         self.failure = failure
         self.width = min(WIDTH, self.dimension)
@@ -229,7 +230,7 @@ class RandomSearch:
         """What lambda_max on the complement does not exceed, but for the failure probability of all steps together."""
         sure = math.log(1.648 * math.sqrt(self.dimension)) - math.log(self.failure / MOST) / self.width
         error = (sure / (2 * self.steps - 1)) ** 2 if self.steps else 1.0
-        return float(self.space.theta[0]) / (1 - error) if error < 1 else math.inf
+        return min(self.left, float(self.space.theta[0]) / (1 - error) if error < 1 else math.inf)
 
     def above(self, value: float) -> bool:
         """Whether something larger has been found, and not only by rounding."""

@@ -39,12 +39,23 @@ class Images:
     def __init__(self) -> None:
         self.W = self.U = np.zeros((0, 0))
 
-    def __call__(self, operator: Operator, Z: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """``out = Z A``."""
-        if self.W.shape != Z.shape[::-1]:
-            self.W, self.U = (aligned_zeros(Z.shape[::-1], Z.dtype) for _ in range(2))
-        operator.product(transpose_into(self.W, Z), out=self.U)
-        return transpose_into(out, self.U)
+    def __call__(
+        self, operator: Operator, Z: np.ndarray, out: np.ndarray, guest: np.ndarray | None = None
+    ) -> np.ndarray | None:
+        """``out = Z A``, by one pass; return ``guest A`` for a guest, one more vector, where there is one."""
+        rows = Z
+        if guest is not None:
+            rows = np.empty((len(Z) + 1, Z.shape[1]), Z.dtype)
+            rows[:-1], rows[-1] = Z, guest
+        if self.W.shape != rows.shape[::-1]:
+            self.W, self.U = (aligned_zeros(rows.shape[::-1], rows.dtype) for _ in range(2))
+        operator.product(transpose_into(self.W, rows), out=self.U)
+        if guest is None:
+            transpose_into(out, self.U)
+            return None
+        transpose_into(rows, self.U)
+        out[...] = rows[:-1]
+        return rows[-1].copy()
 
 
 def transpose_into(out: np.ndarray, W: np.ndarray) -> np.ndarray:
@@ -76,12 +87,18 @@ class SearchSpace:
         self.theta, self.Y = np.zeros(0), np.zeros((0, 0))
         self.last: np.ndarray | None = None  # the Ritz vectors before the last expansion, as coefficients
 
-    def expand(self, Z: np.ndarray, operator: Operator, images: np.ndarray | None = None) -> None:
-        """Take in the rows of Z, orthonormal and orthogonal to S: one pass, unless their `images` are known."""
+    def expand(
+        self, Z: np.ndarray, operator: Operator, images: np.ndarray | None = None, guest: np.ndarray | None = None
+    ) -> np.ndarray | None:
+        """Take in the rows of Z, orthonormal and orthogonal to S: one pass, unless their `images` are known.
+
+        Return the image of a guest, which is multiplied along with them and not taken in.
+        """
         old, new = self.size, self.size + len(Z)
         self.S[old:new] = Z
+        image = None
         if images is None:
-            self.images(operator, Z, self.AS[old:new])
+            image = self.images(operator, Z, self.AS[old:new], guest)
         else:
             self.AS[old:new] = images
         H = (self.S[:new] @ self.AS[old:new].T).astype(np.float64)
@@ -90,13 +107,13 @@ class SearchSpace:
         self.last = None if self.last is None else np.vstack([self.last, np.zeros((new - old, self.last.shape[1]))])
         self.size, self.full = new, new >= self.order
         self.theta, self.Y = ritz(self.H[:new, :new])
+        return image
 
-    def grow(self, Z: np.ndarray, operator: Operator, rng: Rng) -> None:
-        """Expand by what is new in the rows of Z, after making room for it."""
+    def grow(self, Z: np.ndarray, operator: Operator, rng: Rng, guest: np.ndarray | None = None) -> np.ndarray | None:
+        """Expand by what is new in the rows of Z, after making room for it. Return the image of the guest."""
         self.shrink(len(Z))
         Z = self.new_directions(Z, rng)
-        if len(Z):
-            self.expand(Z, operator)
+        return self.expand(Z, operator, guest=guest) if len(Z) else None
 
     def shrink(self, wanted: int) -> None:
         """Make room for the `wanted` vectors: keep the leading Ritz vectors, and those of the step before."""

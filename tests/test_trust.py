@@ -1,0 +1,223 @@
+"""Certificates that hold: searches that were blind once, rounding that was left out, one truth for all attributes."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+
+import vrpca
+from helpers import matrix_with_spectrum
+from vrpca.check import check
+
+SEEDS = range(4)
+
+
+def suboptimality(X, Vt, center):
+    """The truth, by LAPACK in double precision."""
+    X = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
+    Z = X - X.mean(axis=0) if center else X
+    values = np.linalg.svd(Z, compute_uv=False) ** 2
+    Q = np.linalg.qr(Vt.T.astype(np.float64))[0]
+    return 1 - np.linalg.norm(Z @ Q) ** 2 / values[: len(Vt)].sum()
+
+
+def holds(X, k, center=False, **options):
+    found = vrpca.svd(X, k, center=center, compute_u=False, **options)
+    true, bound = suboptimality(X, found.Vt, center), found.certificate.suboptimality
+    assert found.converged
+    assert true <= bound + 1e-14
+    return found
+
+
+def outliers(seed, count, excess=0.0):
+    """Equal outlying rows, each in a column of its own; the last one may be longer."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((5000, 300)) * 0.9 ** np.arange(300) / 70
+    X[:, -count:] = 0
+    rows = np.arange(count) * (5000 // count)
+    X[rows] = 0
+    X[rows, np.arange(300 - count, 300)] = 3
+    X[rows[-1]] *= 1 + excess
+    return X
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("cost", ["time", "passes"])
+@pytest.mark.parametrize(("count", "k"), [(5, 3), (20, 5)])
+def test_equal_outliers_are_found(count, k, cost, seed):
+    holds(outliers(seed, count), k, center=True, cost=cost, random_state=seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_longer_one_of_two_outliers_is_found(dtype, seed):
+    X = outliers(seed, 2, excess=1e-3).astype(dtype)
+    found = holds(X, 1, cost="time", tol=1e-4, random_state=seed)
+    assert np.argmax(np.abs(found.Vt[0])) == 299
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("ties", "k"), [(9, 9), (6, 5), (20, 12), (2, 1)])
+def test_no_copy_of_a_repeated_singular_value_is_missed(ties, k, seed):
+    """Blocks are narrower than the eigenspace: only a witness can see what is missing."""
+    rng = np.random.default_rng(seed)
+    X = matrix_with_spectrum(450, 350, np.r_[np.full(ties, 3.0), 0.3 * 0.99 ** np.arange(350 - ties)], rng)
+    holds(X, k, solver="accelerated", cost="time", tol=1e-6, random_state=seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_equal_outliers_of_sparse_data_are_found(seed):
+    rng = np.random.default_rng(seed)
+    X = sp.random_array((3000, 800), density=0.02, rng=rng, format="lil")
+    for j, i in enumerate(rng.choice(3000, 5, replace=False)):
+        X[i], X[:, [j]] = 0, 0
+        X[i, j] = 20
+    holds(X.tocsr(), 5, solver="accelerated", cost="time", tol=1e-6, random_state=seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_spectra_in_steps(seed):
+    rng, k = np.random.default_rng(seed), 4
+    X = matrix_with_spectrum(600, 300, 0.8 ** (np.arange(300) // (k + 2)), rng)
+    holds(X, k, solver="accelerated", cost="time", tol=1e-6, random_state=seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("tol", [1.7e-12, 1e-13])
+def test_one_eigenvalue_a_billion_times_the_others(tol, seed):
+    X = np.random.default_rng(1).standard_normal((496, 392)) * 1e-3
+    X[:, 0] = 0
+    X[0, 0] = 1000
+    found = vrpca.svd(X, 9, solver="accelerated", cost="time", tol=tol, certificate="probabilistic", random_state=seed)
+    Q = np.linalg.qr(found.Vt.T)[0].astype(np.longdouble)
+    values = np.linalg.svd(X, compute_uv=False).astype(np.longdouble) ** 2
+    true = 1 - ((X @ Q) ** 2).sum() / values[:9].sum()
+    assert true <= found.certificate.suboptimality
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_has_converged_is_what_is_returned(seed):
+    """`oja` may end with a state that is not the one of the largest objective."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((300, 20)) * np.geomspace(1, 0.1, 20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = vrpca.PCA(2, solver="oja", tol=10.0 ** -(seed % 4), max_passes=40, random_state=seed).fit(X)
+    assert model.converged_ == (model.certificate_.suboptimality <= model.tol)
+    assert model.certificate_.suboptimality <= 1
+
+
+@pytest.mark.parametrize("certificate", ["estimated", "probabilistic"])
+@pytest.mark.parametrize("max_passes", [4, 10, 100])
+def test_deflation_returns_as_many_components_as_are_asked_for(certificate, max_passes):
+    X = np.random.default_rng(0).standard_normal((48, 74))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = vrpca.pca(
+            X, 3, solver="vr", deflate=True, certificate=certificate, max_passes=max_passes, random_state=0
+        )
+    assert found.Vt.shape == (3, 74) and found.s.shape == (3,)
+    assert suboptimality(X, found.Vt, True) <= found.certificate.suboptimality <= 1
+
+
+def test_a_check_that_runs_out_of_passes_says_so():
+    """Three verdicts: proven, wrong, and not proven."""
+    rng = np.random.default_rng(0)
+    X = matrix_with_spectrum(300, 120, 0.995 ** np.arange(120), rng)
+    model = vrpca.PCA(5, center=False, solver="krylov", tol=1e-6, random_state=0).fit(X)
+    assert [check(model, X, passes=passes).verdict for passes in (6, 30)] == ["not proven", "proven"]
+    model.components_[4] = np.linalg.svd(X)[2][9]
+    found = check(model, X)
+    assert found.verdict == "wrong" and found.tol < found.at_least <= found.certificate.suboptimality
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e-160, 1e160, 1e200])
+def test_singular_values_of_extreme_scales(factor):
+    X = np.random.default_rng(0).standard_normal((60, 12)) * np.geomspace(1, 0.1, 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = vrpca.svd(X * factor, 3, random_state=0)
+    np.testing.assert_allclose(found.s / factor, np.linalg.svd(X, compute_uv=False)[:3], rtol=1e-9)
+    np.testing.assert_allclose(found.explained_variance_ratio, vrpca.svd(X, 3).explained_variance_ratio, rtol=1e-9)
+    with pytest.raises(vrpca.DataError, match="out of the range of float64: divide X"):
+        vrpca.PCA(3).fit(X * factor)
+
+
+def test_float32_near_its_largest_number():
+    X = np.random.default_rng(0).standard_normal((60, 12)).astype(np.float32)
+    with pytest.raises(vrpca.DataError, match="out of the range of float32: pass X as float64"):
+        vrpca.svd(X * np.float32(5e37), 3)
+    with pytest.raises(vrpca.DataError, match="out of the range of float32: pass X as float64"):
+        vrpca.PCA(3).fit(X * np.float32(1e20))
+    model = vrpca.PCA(3).fit(X)
+    with pytest.raises(vrpca.DataError):
+        model.fit(X[:, :4] * np.float32(1e20))
+    assert model.n_features_in_ == 12 and model.components_.shape == (3, 12)  # as it was
+
+
+# ------------------------------------------------------------------------------------------------------------ angles
+
+
+def sines(Vt, expected):
+    signs = np.sign((Vt * expected).sum(axis=1))
+    return np.linalg.norm(Vt - signs[:, None] * expected, axis=1)
+
+
+@pytest.mark.parametrize("solver", ["auto", "accelerated", "krylov", "gram", "power"])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("angle_tol", [1e-5, 1e-10])
+def test_angles_are_below_their_tolerance(angle_tol, sparse, solver):
+    X = matrix_with_spectrum(200, 80, 0.8 ** np.arange(80), np.random.default_rng(0))
+    found = vrpca.svd(
+        sp.csr_array(X) if sparse else X, 4, solver=solver, angle_tol=angle_tol, max_passes=300, random_state=0
+    )
+    assert found.converged and found.certificate.angles.max() <= angle_tol
+    true = sines(found.Vt, np.linalg.svd(X)[2][:4])
+    assert (true <= found.certificate.angles).all()
+    assert found.history[-1].angle == found.certificate.angles.max()
+
+
+def test_the_smallest_angles():
+    X = matrix_with_spectrum(300, 100, 0.5 ** np.arange(100), np.random.default_rng(0))
+    found = vrpca.svd(X, 3, solver="krylov", angle_tol=1e-13, random_state=0)
+    assert found.converged
+    assert sines(found.Vt, np.linalg.svd(X)[2][:3]).max() < 1e-13
+
+
+def test_equal_variances_have_the_angle_of_their_subspace():
+    values = np.r_[3.0, 2.0, 2.0, 1.0, 0.5 * 0.9 ** np.arange(60)]
+    X = matrix_with_spectrum(200, 64, values, np.random.default_rng(0))
+    found = vrpca.svd(X, 4, solver="krylov", angle_tol=1e-9, random_state=0)
+    assert found.converged
+    expected = np.linalg.svd(X)[2]
+    outside = found.Vt[1:3] - found.Vt[1:3] @ expected[1:3].T @ expected[1:3]
+    assert np.linalg.norm(outside, 2) <= found.certificate.angles[1] <= 1e-9
+
+
+def test_components_that_cannot_have_an_angle_are_named():
+    values = np.r_[3.0, 2.0, 1.0, 1.0, 0.5 * 0.9 ** np.arange(60)]
+    X = matrix_with_spectrum(200, 64, values, np.random.default_rng(0))
+    with pytest.warns(ConvergenceWarning, match=r"nothing bounds the angles of component\(s\) 3: their variances"):
+        found = vrpca.svd(X, 3, solver="krylov", angle_tol=1e-9, random_state=0)
+    assert found.certificate.suboptimality <= 1e-8
+    assert (found.certificate.angles[:2] < 1e-9).all() and found.certificate.angles[2] == 1
+
+
+# ---------------------------------------------------------------------------------------------------------- ceilings
+
+
+def test_what_is_outside_in_numbers():
+    """A witness says what no eigenvalue outside exceeds, but for a probability of 1%."""
+    X = matrix_with_spectrum(400, 300, 0.9 ** np.arange(300), np.random.default_rng(0))
+    above = told = 0
+    for seed in range(20):
+        certificate = vrpca.svd(X, 3, solver="krylov", tol=1e-13, random_state=seed).certificate
+        if certificate.ceiling is not None:
+            told += 1
+            above += certificate.ceiling < 0.9**16  # the first eigenvalue outside a block of 7, relative to the first
+            assert certificate.failure == 0.01
+    assert told == 20 and above == 0
+    exact = vrpca.svd(X, 3, solver="gram").certificate
+    assert exact.ceiling == exact.mu and exact.failure == 0
