@@ -492,6 +492,23 @@ def test_scores_that_fail_half_way_leave_the_old_file(vrpca_command, model, tmp_
     assert out.read_bytes() == b"old" and sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize("old", [None, b"old"])
+def test_scores_on_a_full_disk(model, data, tmp_path, old):
+    """A file limit stands for the full disk. A map of a file that has no room would kill the process."""
+    out = tmp_path / "scores.npy"
+    if old is not None:
+        out.write_bytes(old)
+    before = sorted(tmp_path.iterdir())
+    code = (
+        "import resource, sys, vrpca.cli\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
+        f"sys.exit(vrpca.cli.run(['transform', {str(model)!r}, {str(data)!r}, '--out', {str(out)!r}]))"
+    )
+    done = run_python(code)
+    assert_refused(done.returncode, done.stdout, done.stderr, "scores.npy cannot be written: File too large. Make room")
+    assert sorted(tmp_path.iterdir()) == before and (old is None or out.read_bytes() == old)
+
+
 def test_scores_need_a_npy_name(vrpca_command, model, data, tmp_path):
     assert_refused(*vrpca_command("transform", model, data, "--out", tmp_path / "scores.csv"), "must end in .npy")
 
