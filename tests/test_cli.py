@@ -366,6 +366,8 @@ def assert_refused(code, text, err, word):
         ("-k 2 --tol small", "--tol"),
         ("-k 2 --solver magic", "magic"),
         ("-k 2 --threads 0", "n_threads"),
+        (f"-k 2 --threads {10**23}", f"n_threads={10**23} must be an integer"),
+        ("-k 2 --seed -1", "random_state=-1 must be a seed"),
         ("-k 2 --max-passes 0", "max_passes"),
         ("-k 2 --colour red", "--colour"),
         ("-k 2 --out nowhere/model.npz", "no folder"),
@@ -378,6 +380,20 @@ def test_bad_options(vrpca_command, data, options, word, monkeypatch):
     before = sorted(data.parent.iterdir())
     assert_refused(*vrpca_command("fit", data, "--quiet", *options.split()), word)
     assert sorted(data.parent.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ("--threads 0", "n_threads=0"),
+        (f"--threads {10**23}", f"n_threads={10**23}"),
+        ("--seed -1", "random_state=-1 must be a seed"),
+        ("--passes 2", "passes=2"),
+        ("--tol nan", "tol=nan"),
+    ],
+)
+def test_bad_options_of_check(vrpca_command, model, data, options, word):
+    assert_refused(*vrpca_command("check", model, data, *options.split()), word)
 
 
 def test_unknown_command(vrpca_command):
