@@ -304,7 +304,7 @@ def test_what_does_not_fit_in_memory(tmp_path, X, monkeypatch):
 
     np.savez(tmp_path / "a.npz", X=X)
     monkeypatch.setattr(np.lib.format, "read_array", no_memory)
-    with pytest.raises(DataError, match=r"does not fit in memory\. Write it with numpy.save"):
+    with pytest.raises(DataError, match=r"does not fit in memory\. Free some, or write a dense matrix with numpy.save"):
         open_data(tmp_path / "a.npz")
 
 

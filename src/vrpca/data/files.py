@@ -111,7 +111,8 @@ def damage_reported(path: Path, what: str, remedy: str) -> Iterator[None]:
     except _Pickled as error:
         raise DataError(f"{path} cannot be used. {PICKLED}.") from error
     except MemoryError as error:
-        raise DataError(f"{path} does not fit in memory. Write it with numpy.save: such files are mapped.") from error
+        remedy = "Free some, or write a dense matrix with numpy.save: such files are mapped"
+        raise DataError(f"{path} does not fit in memory. {remedy}.") from error
     except Exception as error:  # Python, NumPy and scipy raise nearly everything for damaged bytes
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise DataError(f"{path} {what}: {reason}. {remedy}.") from error
