@@ -574,8 +574,55 @@ def test_bugs_are_not_hidden(vrpca_command, data, monkeypatch):
         vrpca_command("fit", data, "-k", 2)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a POSIX shell")
+needs_a_shell = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a POSIX shell")
+
+
+def in_shell(*arguments, streams=""):
+    """Run one command in a shell, with its streams redirected; names must be written to stdout without tricks."""
+    command = " ".join([sys.executable, "-m", "vrpca", *map(str, arguments), streams])
+    environment = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, env=environment)
+
+
+@needs_a_shell
 def test_a_reader_that_leaves_is_no_error(data):
-    command = f'"{sys.executable}" -m vrpca fit "{data}" -k 30 --quiet | true'
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    done = in_shell("fit", data, "-k 30 --quiet", streams="| true")
     assert "Traceback" not in done.stderr and "Exception" not in done.stderr
+
+
+@needs_a_shell
+@pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_are_no_error(data, tmp_path, streams):
+    out = tmp_path / "model.npz"
+    done = in_shell("fit", data, "-k 2 --out", out, streams=streams)
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert vrpca.load(out).components_.shape == (2, 40)
+
+
+@needs_a_shell
+def test_complaints_never_go_to_stdout():
+    done = in_shell("fit nowhere.npy -k 2", streams="2>&-")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@needs_a_shell
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_full_output(data):
+    done = in_shell("fit", data, "-k 2 --quiet", streams="> /dev/full")
+    assert_refused(done.returncode, done.stdout, done.stderr, "the output cannot be written: No space left")
+    assert in_shell("fit nowhere.npy -k 2", streams="2> /dev/full").returncode == 2
+
+
+@needs_a_shell
+def test_names_that_cannot_be_printed(data, tmp_path):
+    """Names of files are bytes, and need not be text."""
+    out = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.npz")
+    done = in_shell("fit", data, "-k 2 --quiet --out", out)
+    assert done.returncode == 0 and "model written to" in done.stdout.splitlines()[-1] and "udcff" in done.stdout
+    assert vrpca.load(out).n_components_ == 2
+
+
+def test_names_that_no_file_can_have(vrpca_command, data, model):
+    for name, word in (("a\0.npy", "null byte"), ("\ud800.npy", "surrogates"), ("x" * 300 + ".npy", "name too long")):
+        assert_refused(*vrpca_command("fit", name, "-k", 2), word)
+        assert_refused(*vrpca_command("transform", model, data, "--out", name), word)
