@@ -487,6 +487,8 @@ def command_line(rng: Rng, index: int, folder: Path) -> Case:
             ("--tol", "x"),
             ("--solver", "x"),
             ("--threads", "-5"),
+            ("--threads", "0"),
+            ("--threads", str(10**23)),
         )
         extra += (
             ("--out", "/none/x"),

@@ -232,13 +232,96 @@ def test_weights(weights, message):
         ({"solver": "oja", "step": "theory", "theory": vrpca.Theory(gap=1.0)}, "use solver='vr' or 'hybrid'"),
         ({"solver": "power", "deflate": True}, "deflate=True goes with solver='vr', not with 'power'"),
         ({"callback": 3}, "callback=3 must be"),
-        ({"random_state": "seed"}, "seed"),
-        ({"random_state": -1}, "negative|random_state"),
+        ({"n_threads": 10**30}, f"n_threads={10**30} must be an integer, at least 1 and at most 8192"),
+        ({"random_state": "seed"}, r"random_state='seed' must be a seed \(an integer, at least 0\)"),
+        ({"random_state": -1}, r"random_state=-1 must be a seed \(an integer, at least 0\)"),
+        ({"random_state": 1.5}, r"random_state=1.5 must be a seed"),
+        ({"theory": 0.1}, "theory=0.1 must be a vrpca.Theory or None"),
+        ({"solver": np.array(["vr", "oja"])}, r"solver=array\(\['vr', 'oja'\].*is not known: use 'auto'"),
+        ({"cost": ["time"]}, r"cost=\['time'\] is not known: use 'auto'"),
     ],
     ids=str,
 )
 def test_options(options, message):
     fails((OptionError, ValueError), message, X, **options)
+
+
+@pytest.mark.parametrize(
+    "value", ["yes", None, 2, 0.5, [], {}, 1j, ..., np.zeros((2, 2)), np.timedelta64(1, "s")], ids=str
+)
+@pytest.mark.parametrize("name", ["center", "scale", "deflate", "whiten", "warm_start", "compute_u"])
+def test_flags(name, value):
+    """Everything is true or false in Python, but it was a mistake: of the order of the arguments, say."""
+    models = [estimator(2, **{name: value}) for estimator in (PCA, TruncatedSVD) if name in estimator().get_params()]
+    calls = [lambda model=model: model.fit(X) for model in models]
+    if name not in ("whiten", "warm_start"):
+        calls += [lambda function=function: function(X, 2, **{name: value}) for function in (vrpca.pca, vrpca.svd)]
+    assert calls
+    for call in calls:
+        with pytest.raises(OptionError, match=f"{name}=.* must be True or False"):
+            call()
+
+
+@pytest.mark.parametrize("value", ["yes", None, 0.5, np.zeros(2)], ids=str)
+def test_verbose(value):
+    fails(OptionError, "verbose=.* must be True or False", X, verbose=value)
+
+
+@pytest.mark.parametrize("value", [True, 1, np.True_, np.int8(1)])
+def test_flags_that_are_meant(value):
+    found = vrpca.pca(X, 2, center=value, scale=value, compute_u=value, random_state=0)
+    np.testing.assert_array_equal(found.s, vrpca.pca(X, 2, scale=True, random_state=0).s)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tol", "max_passes", "max_seconds", "oversample", "epoch_length", "restarts", "n_threads", "step", "random_state"],
+)
+def test_a_duration_is_no_number(name):
+    """NumPy counts durations among the integers."""
+    fails(OptionError, f"{name}=.*timedelta64.* must be", X, **{name: np.timedelta64(5, "s")})
+
+
+def test_a_duration_is_no_number_of_components():
+    fails(OptionError, "timedelta64.* must be an integer", X, k=np.timedelta64(2, "s"))
+    with pytest.raises(OptionError, match=r"k=.*timedelta64.* must be an integer"):
+        vrpca.svd(X, np.timedelta64(2, "s"))
+
+
+def test_small_types_of_numbers_do_not_overflow():
+    found = vrpca.pca(X, 2, oversample=np.int8(3), tol=np.float32(1e-6), solver="power", random_state=np.int8(0))
+    assert found.converged  # and no warning
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        ("text", "finite rows of length 6, got 'text'"),
+        (np.ones((2, 6)) * 1j, "finite rows of length 6, got array"),
+        (object(), "finite rows of length 6, got <object"),
+        ([[1.0, 2.0], [3.0]], r"finite rows of length 6, got \[\[1.0, 2.0\], \[3.0\]\]"),
+        (np.ones((2, 5)), r"finite rows of length 6, got numbers of shape \(2, 5\)"),
+        (np.ones((0, 6)), r"finite rows of length 6, got numbers of shape \(0, 6\)"),
+        (np.ones((1, 2, 6)), r"finite rows of length 6, got numbers of shape \(1, 2, 6\)"),
+        (np.full((2, 6), np.nan), "NaN or infinity is among them"),
+    ],
+    ids=["text", "complex", "object", "ragged", "short", "empty", "cube", "nan"],
+)
+def test_start(start, message):
+    for function in (vrpca.pca, vrpca.svd):
+        with pytest.raises(OptionError, match=message):
+            function(X, 2, start=start)
+
+
+def test_a_start_that_is_too_large_for_the_data():
+    with pytest.raises(OptionError, match="NaN or infinity is among them"):
+        vrpca.pca(X.astype(np.float32), 2, start=np.full((1, 6), 1e300))
+
+
+def test_long_values_are_shortened_in_messages():
+    with pytest.raises(OptionError) as caught:
+        vrpca.pca(X, 2, tol=np.zeros((100, 100)))
+    assert len(str(caught.value)) < 150 and "\n" not in str(caught.value)
 
 
 def test_options_of_a_solver_that_is_not_taken_are_checked_too():
@@ -259,6 +342,8 @@ def test_options_are_checked_before_the_data_are_read():
         {"control": "x"},
         {"step": "long", "solver": "vr"},
         {"solver": "vr", "epoch_length": 0},
+        {"random_state": -1},
+        {"center": "yes"},
     ):
         source = ChunkedSource(X, 5)
         with pytest.raises(OptionError):

@@ -155,8 +155,12 @@ def test_unusable_input(X):
         check(model, np.where(np.arange(X.size).reshape(X.shape) == 77, np.nan, X))
     with pytest.raises(DataError, match="no variance"):
         check(model, np.ones_like(X))
-    with pytest.raises(OptionError, match="passes"):
-        check(model, X, passes=2)
+    for passes in (2, "many", float("nan")):
+        with pytest.raises(OptionError, match="passes"):
+            check(model, X, passes=passes)
+    for options in ({"n_threads": 0}, {"n_threads": 10**23}, {"random_state": -1}, {"tol": "small"}):
+        with pytest.raises(OptionError, match=f"{next(iter(options))}=.* must be"):
+            check(model, X, **options)
     with pytest.raises(OptionError, match="tol"):
         check(model, X, tol=-1.0)
     model.components_[0, 0] = np.nan

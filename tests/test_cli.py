@@ -1,5 +1,6 @@
 """The command line: every command, every exit code, one line per error, and nothing half-written."""
 
+import errno
 import hashlib
 import json
 import os
@@ -366,6 +367,8 @@ def assert_refused(code, text, err, word):
         ("-k 2 --tol small", "--tol"),
         ("-k 2 --solver magic", "magic"),
         ("-k 2 --threads 0", "n_threads"),
+        (f"-k 2 --threads {10**23}", f"n_threads={10**23} must be an integer"),
+        ("-k 2 --seed -1", "random_state=-1 must be a seed"),
         ("-k 2 --max-passes 0", "max_passes"),
         ("-k 2 --colour red", "--colour"),
         ("-k 2 --out nowhere/model.npz", "no folder"),
@@ -378,6 +381,20 @@ def test_bad_options(vrpca_command, data, options, word, monkeypatch):
     before = sorted(data.parent.iterdir())
     assert_refused(*vrpca_command("fit", data, "--quiet", *options.split()), word)
     assert sorted(data.parent.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ("--threads 0", "n_threads=0"),
+        (f"--threads {10**23}", f"n_threads={10**23}"),
+        ("--seed -1", "random_state=-1 must be a seed"),
+        ("--passes 2", "passes=2"),
+        ("--tol nan", "tol=nan"),
+    ],
+)
+def test_bad_options_of_check(vrpca_command, model, data, options, word):
+    assert_refused(*vrpca_command("check", model, data, *options.split()), word)
 
 
 def test_unknown_command(vrpca_command):
@@ -492,6 +509,25 @@ def test_scores_that_fail_half_way_leave_the_old_file(vrpca_command, model, tmp_
     assert out.read_bytes() == b"old" and sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="space is reserved in another way")
+@pytest.mark.parametrize("old", [None, b"old"])
+def test_scores_on_a_full_disk(vrpca_command, model, data, tmp_path, old, monkeypatch):
+    """The space is reserved before the work. Without that, a map of the file would kill the process."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    out = tmp_path / "scores.npy"
+    if old is not None:
+        out.write_bytes(old)
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(vrpca.PCA, "_transform", lambda *_: pytest.fail("the work was begun"))
+    done = vrpca_command("transform", model, data, "--out", out)
+    assert_refused(*done, "scores.npy cannot be written: No space left on device. Make room")
+    assert sorted(tmp_path.iterdir()) == before and (old is None or out.read_bytes() == old)
+
+
 def test_scores_need_a_npy_name(vrpca_command, model, data, tmp_path):
     assert_refused(*vrpca_command("transform", model, data, "--out", tmp_path / "scores.csv"), "must end in .npy")
 
@@ -541,8 +577,55 @@ def test_bugs_are_not_hidden(vrpca_command, data, monkeypatch):
         vrpca_command("fit", data, "-k", 2)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a POSIX shell")
+needs_a_shell = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a POSIX shell")
+
+
+def in_shell(*arguments, streams=""):
+    """Run one command in a shell, with its streams redirected; names must be written to stdout without tricks."""
+    command = " ".join([sys.executable, "-m", "vrpca", *map(str, arguments), streams])
+    environment = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, env=environment)
+
+
+@needs_a_shell
 def test_a_reader_that_leaves_is_no_error(data):
-    command = f'"{sys.executable}" -m vrpca fit "{data}" -k 30 --quiet | true'
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    done = in_shell("fit", data, "-k 30 --quiet", streams="| true")
     assert "Traceback" not in done.stderr and "Exception" not in done.stderr
+
+
+@needs_a_shell
+@pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_are_no_error(data, tmp_path, streams):
+    out = tmp_path / "model.npz"
+    done = in_shell("fit", data, "-k 2 --out", out, streams=streams)
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert vrpca.load(out).components_.shape == (2, 40)
+
+
+@needs_a_shell
+def test_complaints_never_go_to_stdout():
+    done = in_shell("fit nowhere.npy -k 2", streams="2>&-")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@needs_a_shell
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_full_output(data):
+    done = in_shell("fit", data, "-k 2 --quiet", streams="> /dev/full")
+    assert_refused(done.returncode, done.stdout, done.stderr, "the output cannot be written: No space left")
+    assert in_shell("fit nowhere.npy -k 2", streams="2> /dev/full").returncode == 2
+
+
+@needs_a_shell
+def test_names_that_cannot_be_printed(data, tmp_path):
+    """Names of files are bytes, and need not be text."""
+    out = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.npz")
+    done = in_shell("fit", data, "-k 2 --quiet --out", out)
+    assert done.returncode == 0 and "model written to" in done.stdout.splitlines()[-1] and "udcff" in done.stdout
+    assert vrpca.load(out).n_components_ == 2
+
+
+def test_names_that_no_file_can_have(vrpca_command, data, model):
+    for name, word in (("a\0.npy", "null byte"), ("\ud800.npy", "surrogates"), ("x" * 300 + ".npy", "name too long")):
+        assert_refused(*vrpca_command("fit", name, "-k", 2), word)
+        assert_refused(*vrpca_command("transform", model, data, "--out", name), word)

@@ -1,6 +1,9 @@
 """Model files: what is saved comes back, what is foreign is refused, and no file is ever half-written."""
 
+import copy
 import json
+import math
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -8,6 +11,7 @@ import pytest
 
 import vrpca
 from vrpca.errors import DataError
+from vrpca.model_io import FORMAT
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +106,7 @@ def test_replacement_is_atomic(tmp_path, X, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez", disk_full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(DataError, match=r"model.npz cannot be written: No space.*Make room"):
         vrpca.save(vrpca.PCA(3, random_state=0).fit(X), path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
@@ -156,8 +160,8 @@ def rewrite(path, change):
 
 
 def test_newer_format(saved):
-    rewrite(saved, lambda metadata: metadata.update(format=2, vrpca="9.0"))
-    with pytest.raises(DataError, match=r"model format 2.*9\.0"):
+    rewrite(saved, lambda metadata: metadata.update(format=FORMAT + 1, vrpca="9.0"))
+    with pytest.raises(DataError, match=rf"model format {FORMAT + 1}.*9\.0"):
         vrpca.load(saved)
 
 
@@ -167,11 +171,207 @@ def test_unknown_model(saved):
         vrpca.load(saved)
 
 
-@pytest.mark.parametrize("name", ["components_", "residuals", "history", "n_features_in_"])
-def test_a_file_that_lacks_something(saved, name):
-    with np.load(saved) as file:
-        arrays = {other: array for other, array in file.items() if other != name}
-    np.savez(saved, **arrays)
-    rewrite(saved, lambda metadata: metadata.pop(name, None))
-    with pytest.raises(DataError, match=f"damaged: {name} is missing"):
-        vrpca.load(saved)
+# --------------------------------------------------------------------------------------------- damaged or foreign files
+
+
+def contents(path):
+    with np.load(path) as file:
+        return dict(file)
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory, X):
+    """A model file with all arrays that there are."""
+    path = tmp_path_factory.mktemp("full") / "model.npz"
+    table = pd.DataFrame(X, columns=[f"c{i}" for i in range(9)])
+    vrpca.save(vrpca.PCA(2, scale=True, random_state=0).fit(table), path)
+    return path
+
+
+ARRAYS = [
+    "components_",
+    "singular_values_",
+    "explained_variance_",
+    "explained_variance_ratio_",
+    "mean_",
+    "scale_",
+    "residuals",
+    "angles",
+]
+
+
+def refused(path, message):
+    """Loading fails with one error that names the file, the cause and the remedy."""
+    with pytest.raises(DataError, match=rf"not a vrpca model, or is damaged: .*{message}.*\. Write it again") as caught:
+        vrpca.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_the_tests_know_all_arrays(full):
+    assert {*ARRAYS, "feature_names_in_", "metadata"} == contents(full).keys()
+
+
+@pytest.mark.parametrize("name", [*ARRAYS, "feature_names_in_", "metadata"])
+def test_an_array_is_missing(tmp_path, full, name):
+    arrays = contents(full)
+    del arrays[name]
+    np.savez(tmp_path / "model.npz", **arrays)
+    refused(tmp_path / "model.npz", f"{name} is missing")
+
+
+def test_an_array_is_not_known(tmp_path, full):
+    """A file must not replace a method of the model, nor anything else."""
+    np.savez(tmp_path / "model.npz", transform=np.ones(3), **contents(full))
+    refused(tmp_path / "model.npz", "'transform' is not known")
+
+
+CHANGES = {
+    "complex": lambda a: a + 1j,
+    "text": lambda a: a.astype(str),
+    "integers": lambda a: np.ones(a.shape, int),
+    "dates": lambda a: np.zeros(a.shape, "M8[s]"),
+    "half": lambda a: a.astype(np.float16),
+    "no dimension": lambda a: np.float64(3),
+    "a dimension more": lambda a: a[None],
+    "an entry more": lambda a: np.concatenate([a, a[:1]]),
+    "an entry less": lambda a: a[:-1],
+    "empty": lambda a: a[:0],
+    "NaN": lambda a: a * np.nan,
+    "infinity": lambda a: a + np.inf,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", ARRAYS)
+def test_an_array_that_cannot_be(tmp_path, full, name, change):
+    arrays = contents(full)
+    np.savez(tmp_path / "model.npz", **arrays | {name: CHANGES[change](arrays[name])})
+    refused(tmp_path / "model.npz", f"{name} (has the shape|cannot hold)")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, -1.0) for name in ARRAYS if name not in ("components_", "mean_")] + [("scale_", 0.0), ("angles", 1.5)],
+)
+def test_numbers_that_are_too_small_or_too_large(tmp_path, full, name, value):
+    arrays = contents(full)
+    arrays[name][0] = value
+    np.savez(tmp_path / "model.npz", **arrays)
+    refused(tmp_path / "model.npz", f"{name} cannot hold")
+
+
+def test_names_of_features_are_text(tmp_path, full):
+    np.savez(tmp_path / "model.npz", **contents(full) | {"feature_names_in_": np.arange(9.0)})
+    refused(tmp_path / "model.npz", "feature_names_in_ cannot hold")
+
+
+def test_numbers_in_the_other_byte_order(tmp_path, full, X):
+    swapped = {name: array.astype(array.dtype.newbyteorder()) for name, array in contents(full).items()}
+    np.savez(tmp_path / "model.npz", **swapped)
+    assert_same(vrpca.load(tmp_path / "model.npz"), vrpca.load(full))
+
+
+def entry(*path, value=None):
+    """A change of one entry of the metadata. Without a value, the entry vanishes."""
+
+    def change(metadata):
+        *way, last = path
+        for name in way:
+            metadata = metadata[name]
+        if value is None:
+            del metadata[last]
+        else:
+            metadata[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        *((entry(name), f"{name} is missing") for name in ("model", "arrays", "parameters", "attributes", "status")),
+        *((entry(name), f"{name} is missing") for name in ("certificate", "history", "format")),
+        (entry("attributes", "n_features_in_"), "n_features_in_ is missing"),
+        (entry("attributes", "solver_"), "solver_ is missing"),
+        (entry("attributes", "transform", value="x"), "'transform' is not known"),
+        (entry("attributes", value=[1]), r"\[1\] is there in place of n_features_in_"),
+        (entry("attributes", "n_components_", value=3), "has the shape"),
+        (entry("attributes", "n_components_", value=[]), r"n_components_ cannot be \[\]"),
+        (entry("attributes", "n_features_in_", value=-9), "n_features_in_ cannot be -9"),
+        (entry("attributes", "n_samples_", value=0), "n_samples_ cannot be 0"),
+        (entry("attributes", "noise_variance_", value=-1.0), "noise_variance_ cannot be -1.0"),
+        (entry("attributes", "n_passes_", value=math.nan), "n_passes_ cannot be nan"),
+        (entry("attributes", "converged_", value=False), "converged_ is False, but the status is CONVERGED"),
+        (entry("attributes", "solver_", value="magic"), "solver_ cannot be 'magic'"),
+        (entry("attributes", "solver_reason_", value=5), "solver_reason_ cannot be 5"),
+        (entry("parameters", "colour", value="red"), "'colour' is not known"),
+        (entry("parameters", "tol"), "tol is missing"),
+        (entry("parameters", "tol", value="x"), "tol='x' must be a number"),
+        (entry("parameters", "center", value=[1]), r"center=\[1\] must be True or False"),
+        (entry("parameters", "n_components", value={"a": 1}), "n_components={'a': 1} must be an integer"),
+        (entry("parameters", "theory", value={"gap": "x"}), "delta is missing"),
+        (entry("parameters", "callback", value="print"), "callback='print' must be a function"),
+        (entry("parameters", value=5), "5 is there in place of"),
+        (entry("certificate", "suboptimality"), "suboptimality is missing"),
+        (entry("certificate", "suboptimality", value=-1), "a certificate cannot be .*-1"),
+        (entry("certificate", "suboptimality", value=math.nan), "a certificate cannot be .*nan"),
+        (entry("certificate", "kind", value="sworn"), "a certificate cannot be .*sworn"),
+        (entry("certificate", "mu", value=[]), r"mu cannot be \[\]"),
+        (entry("history", value=True), "history cannot be True"),
+        (entry("history", value={}), "history cannot be {}"),
+        (entry("history", 0, "bound", value="small"), "bound cannot be 'small'"),
+        (entry("history", 0, "colour", value="red"), "'colour' is not known"),
+        (entry("status", value="FINE"), "status 'FINE' is not known"),
+        (entry("status", value={"a": 1}), "status {'a': 1} is not known"),
+        (entry("model", value=["PCA"]), r"model \['PCA'\].* is not known"),
+        (entry("model", value="TruncatedSVD"), "is not known"),
+        (entry("arrays", value="all"), "'all' is no list of arrays"),
+        (entry("arrays", value=["components_"]), "is not known"),
+    ],
+)
+def test_metadata_that_cannot_be(tmp_path, full, change, message):
+    path = tmp_path / "model.npz"
+    path.write_bytes(full.read_bytes())
+    rewrite(path, change)
+    refused(path, message)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "5", "null", "[" * 100_000, "{}"], ids=lambda text: text[:5])
+def test_metadata_that_are_no_metadata(tmp_path, full, text):
+    np.savez(tmp_path / "model.npz", **contents(full) | {"metadata": np.asarray(text)})
+    refused(tmp_path / "model.npz", "")
+
+
+def test_a_compressed_file_is_not_inflated(tmp_path, full):
+    """Two megabytes of it could be two gigabytes of zeros."""
+    np.savez_compressed(tmp_path / "model.npz", **contents(full))
+    refused(tmp_path / "model.npz", "compressed in a way that is not used for such files")
+
+
+@pytest.mark.parametrize(("field", "value"), [(6, 1), (8, 99), (4, 199), (14, 7)])
+def test_archives_that_cannot_be(tmp_path, full, field, value):
+    """Encrypted, compressed in an unknown way, of a later version, with another checksum: of the first member."""
+    out = bytearray(full.read_bytes())
+    for signature, shift in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
+        out[out.index(signature) + field + shift] = value
+    (tmp_path / "model.npz").write_bytes(out)
+    refused(tmp_path / "model.npz", "")
+
+
+def test_a_header_that_declares_80_gigabytes(tmp_path, full):
+    path = tmp_path / "model.npz"
+    with zipfile.ZipFile(full) as old, zipfile.ZipFile(path, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            new.writestr(name, content.replace(b"(2, 9)", b"(9999999999, 1)") if name == "components_.npy" else content)
+    refused(path, r"needs \d+ bytes, but there are")
+
+
+def test_what_could_not_be_read_is_not_written(tmp_path, X):
+    model = vrpca.PCA(2, random_state=0).fit(X)
+    for name, value in (("components_", model.components_ * np.nan), ("n_passes_", -1), ("tol", "x")):
+        broken = copy.copy(model)
+        setattr(broken, name, value)
+        with pytest.raises(DataError, match=rf"This PCA cannot be saved: {name}.*\. Set it right, or fit again"):
+            vrpca.save(broken, tmp_path / "model.npz")
+    assert list(tmp_path.iterdir()) == []

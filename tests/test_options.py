@@ -81,6 +81,10 @@ def test_units_cancel():
         ({"gap": 1.0, "r": -1}, "r=-1 must be positive"),
         ({"gap": float("nan")}, "gap=nan.*positive"),
         ({"gap": 1.0, "c": 0}, "c=0.*positive"),
+        ({"gap": "1"}, "gap='1'.*positive numbers"),
+        ({"gap": math.inf}, "gap=inf.*positive numbers"),
+        ({"gap": 1.0, "r": [2]}, r"r=\[2\] must be positive numbers"),
+        ({"gap": 1.0, "delta": None}, r"delta=None must lie in \(0, 1\)"),
     ],
 )
 def test_theory_checks_its_quantities(options, message):

@@ -16,7 +16,7 @@ from vrpca.data.open import as_source
 from vrpca.data.source import Source
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError, OptionError
-from vrpca.options import as_generator, check_weights
+from vrpca.options import as_generator, check_options, check_weights, is_real
 from vrpca.run import Budget
 from vrpca.threads import n_threads as threads
 
@@ -115,9 +115,8 @@ def check(
     """
     check_is_fitted(model)
     tol = model.tol if tol is None else tol
-    if not tol >= 0:
-        raise OptionError(f"tol={tol!r} must be a number, at least 0.")
-    if not passes >= PATIENCE:
+    check_options(tol=tol, n_threads=n_threads, random_state=random_state)
+    if not (is_real(passes) and passes >= PATIENCE):
         raise OptionError(f"passes={passes!r} must be at least {PATIENCE}: fewer prove nothing.")
     source = as_source(X)
     components = _components(model, source)

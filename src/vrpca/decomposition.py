@@ -21,7 +21,17 @@ from vrpca.data.view import Problem, View, column_scale
 from vrpca.errors import DataError, Interrupted, OptionError
 from vrpca.history import Record, Status
 from vrpca.linalg import column_norms, numerical_rank, triplets
-from vrpca.options import Options, SolveOptions, as_generator, check_k, check_weights, is_integer
+from vrpca.options import (
+    Options,
+    SolveOptions,
+    as_generator,
+    check_k,
+    check_options,
+    check_start,
+    check_weights,
+    is_integer,
+    shown,
+)
 from vrpca.plan import block_width, make_plan
 from vrpca.run import Budget, Job, Outcome, objective, run
 from vrpca.threads import blas_threads, n_threads
@@ -146,7 +156,7 @@ def svd(
     True
     """
     if not is_integer(k):
-        raise OptionError(f"k={k!r} must be an integer.")
+        raise OptionError(f"k={shown(k)} must be an integer.")
     with blas_threads(1):
         return _decompose(_Request(X, int(k), center, scale, sample_weight, start, compute_u), options)
 
@@ -215,13 +225,14 @@ def _decompose(request: _Request, given: SolveOptions) -> Decomposition:
 
 def _prepare(request: _Request, options: Options) -> tuple[Job, np.ndarray | None, _Columns]:
     """Check everything, make the plan and the first pass, and set up the view and the start."""
+    check_options(center=request.center, scale=request.scale, compute_u=request.compute_u)
     began, source = time.perf_counter(), as_source(request.X)
     if options.cost == "auto":
         options = replace(options, cost="passes" if source.slow_to_read else "time")
     asked = min(source.shape) if request.k is None else request.k
     fraction = float(asked) if check_k(asked, source.shape) else None
     k = int(asked) if fraction is None else 1
-    start = _checked_start(request.start, source)
+    start = check_start(request.start, source.shape[1], source.dtype)
     weights = check_weights(request.sample_weight, source.shape[0])
     source, columns = _without_empty_columns(source, options, k)
     problem = Problem(source, weights, request.center, request.scale, n_threads(options.n_threads))
@@ -301,16 +312,6 @@ def _without_empty_columns(source: Source, options: Options, k: int) -> tuple[So
     smaller, kept = source.without_empty_columns(VECTORS * width * source.dtype.itemsize)
     enough = kept is not None and len(kept) >= k
     return (smaller if enough else source), _Columns(source.shape[1], kept if enough else None)
-
-
-def _checked_start(start: Any, source: Source) -> np.ndarray | None:
-    """The guess of right singular vectors, as rows of the data's type, or an error."""
-    if start is None:
-        return None
-    start, d = np.atleast_2d(np.asarray(start, dtype=source.dtype)), source.shape[1]
-    if start.shape[1] != d or not np.isfinite(start).all():
-        raise OptionError(f"start must hold finite rows of length {d}, got shape {start.shape}.")
-    return start
 
 
 def _oriented(start: np.ndarray | None, problem: Problem, first_pass: FirstPass, view: View) -> np.ndarray | None:

@@ -15,7 +15,7 @@ from vrpca.data.source import Source
 from vrpca.decomposition import Decomposition, pca, svd
 from vrpca.errors import DataError, Interrupted
 from vrpca.history import Record
-from vrpca.options import Theory, names
+from vrpca.options import Theory, check_options, names
 from vrpca.scores import scores
 from vrpca.sklearn_callbacks import CallbackSupportMixin, FitTask, with_callbacks
 
@@ -156,6 +156,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         -------
         self
         """
+        check_options(warm_start=self.warm_start, whiten=self.whiten)
         source = as_source(X)
         before = {name: value for name, value in self.__dict__.items() if name in COLUMNS}
         try:

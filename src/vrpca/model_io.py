@@ -4,32 +4,90 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import math
 import os
-import zipfile
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
 
 import numpy as np
 
 from vrpca.certificate import Certificate
-from vrpca.data.files import written_whole
+from vrpca.data.files import Archive, as_path, damage_reported, open_file, written_whole
 from vrpca.errors import DataError
 from vrpca.estimators import PCA, TruncatedSVD
 from vrpca.history import Record, Status
-from vrpca.options import Theory
+from vrpca.options import SOLVERS, Options, Theory, check_k, check_options, is_integer, is_real, names, shown
 
-FORMAT = 1
+T = TypeVar("T")
+Model = PCA | TruncatedSVD
+Arrays = dict[str, Any]  # of numpy.ndarray
+
+FORMAT = 2  # to be raised when a name in this file, or a parameter of a model, is added or dropped
 MODELS: dict[str, type] = {"PCA": PCA, "TruncatedSVD": TruncatedSVD}
-# What a model file holds, by the names of the model's attributes.
-ARRAYS = ("components_", "singular_values_", "explained_variance_ratio_")
-OPTIONAL_ARRAYS = ("mean_", "scale_", "explained_variance_", "feature_names_in_")  # None or not there in some models
-SCALARS = ("n_components_", "n_samples_", "converged_", "n_passes_", "solver_", "solver_reason_", "n_iter_")
-CERTIFICATE_ARRAYS, CERTIFICATE_SCALARS = ("residuals", "angles"), ("suboptimality", "kind", "mu")
-METADATA = ("parameters", "scalars", "noise_variance_", "n_features_in_", "status", "certificate", "history")
+# What the JSON holds. "arrays" has the names of all arrays of the file, so that none can be lost unnoticed.
+METADATA = ("format", "vrpca", "model", "arrays", "parameters", "attributes", "status", "certificate", "history")
 
 
-def save(model: PCA | TruncatedSVD, path: str | os.PathLike[str]) -> None:
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return is_integer(value) and value >= 1
+
+
+def _is_size(value: Any) -> bool:
+    return is_real(value) and 0 <= value < math.inf
+
+
+def _finite(array: np.ndarray) -> bool:
+    return array.dtype.kind == "f" and array.dtype.itemsize in (4, 8) and bool(np.isfinite(array).all())
+
+
+def _sizes(array: np.ndarray) -> bool:
+    return _finite(array) and bool((array >= 0).all())
+
+
+# The arrays of a model, by the names of its attributes or of its certificate's: their shapes, in components (k) and
+# features (d), and what they can hold.
+ARRAYS: dict[str, tuple[str, Callable[[np.ndarray], bool]]] = {
+    "components_": ("kd", _finite),
+    "singular_values_": ("k", _sizes),
+    "explained_variance_": ("k", _sizes),
+    "explained_variance_ratio_": ("k", _sizes),
+    "mean_": ("d", _finite),
+    "scale_": ("d", lambda array: _finite(array) and bool((array > 0).all())),
+    "residuals": ("k", _sizes),
+    "angles": ("k", lambda array: _sizes(array) and bool((array <= 1).all())),
+    "feature_names_in_": ("d", lambda array: array.dtype.kind == "U"),
+}
+CERTIFICATE_ARRAYS = ("residuals", "angles")
+# The other attributes of a model, and what they can be.
+ATTRIBUTES: dict[str, Callable[[Any], bool]] = {
+    "n_features_in_": _is_count,
+    "n_components_": _is_count,
+    "n_samples_": lambda value: _is_size(value) and value > 0,
+    "converged_": _is_truth,
+    "n_passes_": _is_size,
+    "solver_": lambda value: value in SOLVERS,
+    "solver_reason_": _is_text,
+    "n_iter_": _is_count,
+    "noise_variance_": _is_size,
+}
+OPTIONAL = ("mean_", "scale_", "feature_names_in_")  # None or not there in some models
+PCA_ONLY = ("mean_", "scale_", "explained_variance_", "noise_variance_")
+CERTIFICATE_KINDS = ("exact", "probabilistic", "estimated")
+# What the types of the fields of `Record`, `Certificate` and `Theory` mean.
+TYPES: dict[str, Callable[[Any], bool]] = {"int": is_integer, "float": is_real, "str": _is_text, "bool": _is_truth}
+
+
+def save(model: Model, path: str | os.PathLike[str]) -> None:
     """Write a fitted model to one file.
 
     Parameters
@@ -54,29 +112,47 @@ def save(model: PCA | TruncatedSVD, path: str | os.PathLike[str]) -> None:
         raise TypeError(f"Only fitted PCA and TruncatedSVD models can be saved, not {kind}.")
     if not hasattr(model, "components_"):
         raise ValueError(f"This {kind} is not fitted yet: call fit before save.")
-    attributes, certificate = vars(model), model.certificate_
-    arrays = {name: attributes[name] for name in ARRAYS + OPTIONAL_ARRAYS if attributes.get(name) is not None}
-    arrays |= {name: getattr(certificate, name) for name in CERTIFICATE_ARRAYS}
-    if "feature_names_in_" in arrays:
-        arrays["feature_names_in_"] = arrays["feature_names_in_"].astype(str)
+    arrays = _arrays(model)
     metadata = {
         "format": FORMAT,
         "vrpca": importlib.metadata.version("vrpca"),
         "model": kind,
+        "arrays": sorted(arrays),
         "parameters": _plain_parameters(model),
-        "scalars": {name: attributes[name] for name in SCALARS},
-        "noise_variance_": attributes.get("noise_variance_"),
-        "n_features_in_": model.n_features_in_,
+        "attributes": {name: getattr(model, name) for name in _of_kind(kind, ATTRIBUTES)},
         "status": model.status_.name,
-        "certificate": {name: getattr(certificate, name) for name in CERTIFICATE_SCALARS},
+        "certificate": {
+            name: value for name, value in vars(model.certificate_).items() if name not in CERTIFICATE_ARRAYS
+        },
         "history": [record.asdict() for record in model.history_],
     }
-    text = np.asarray(json.dumps(metadata, default=_plain))
-    with written_whole(Path(path)) as temporary, temporary.open("wb") as file:
-        np.savez(file, metadata=text, **arrays)
+    text = json.dumps(metadata, default=_plain)
+    try:
+        _rebuilt(arrays, json.loads(text))
+    except ValueError as error:  # better now than when the file is read
+        raise DataError(
+            f"This {kind} cannot be saved: {str(error).rstrip('.')}. Set it right, or fit again."
+        ) from error
+    with written_whole(as_path(path)) as temporary, temporary.open("wb") as file:
+        np.savez(file, metadata=np.asarray(text), **arrays)
 
 
-def _plain_parameters(model: PCA | TruncatedSVD) -> dict[str, Any]:
+def _of_kind(kind: str, table: Iterable[str]) -> list[str]:
+    """The names in a table that this kind of model has."""
+    return [name for name in table if kind == "PCA" or name not in PCA_ONLY]
+
+
+def _arrays(model: Model) -> Arrays:
+    """The arrays of a model that are there."""
+    found = {name: getattr(model, name, None) for name in _of_kind(type(model).__name__, ARRAYS)}
+    found |= {name: getattr(model.certificate_, name) for name in CERTIFICATE_ARRAYS}
+    arrays = {name: np.asarray(array) for name, array in found.items() if array is not None}
+    if "feature_names_in_" in arrays:
+        arrays["feature_names_in_"] = arrays["feature_names_in_"].astype(str)
+    return arrays
+
+
+def _plain_parameters(model: Model) -> dict[str, Any]:
     """The parameters as JSON can hold them."""
     parameters = model.get_params(deep=False) | {"callback": None}
     if not isinstance(parameters["random_state"], int | np.integer):
@@ -93,7 +169,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"A model holds a parameter that cannot be written to a file: {value!r}.")
 
 
-def load(path: str | os.PathLike[str]) -> PCA | TruncatedSVD:
+def load(path: str | os.PathLike[str]) -> Model:
     """Read a model that `save` wrote.
 
     Parameters
@@ -106,46 +182,103 @@ def load(path: str | os.PathLike[str]) -> PCA | TruncatedSVD:
     PCA or TruncatedSVD
         Fitted, as it was saved.
     """
-    arrays, metadata = _read(Path(path))
-    parameters, theory = metadata["parameters"], metadata["parameters"].get("theory")
-    model = MODELS[metadata["model"]](**parameters | {"theory": theory and Theory(**theory)})
-    residuals, angles = (arrays.pop(name) for name in CERTIFICATE_ARRAYS)
-    model.certificate_ = Certificate(residuals=residuals, angles=angles, **metadata["certificate"])
-    model.history_ = [Record(**record) for record in metadata["history"]]
-    model.status_ = Status[metadata["status"]]
-    model.n_features_in_ = metadata["n_features_in_"]
-    if metadata["noise_variance_"] is not None:
-        model.noise_variance_ = metadata["noise_variance_"]
+    path = as_path(path)
+    with (
+        open_file(path, "model") as file,
+        damage_reported(path, "is not a vrpca model, or is damaged", "Write it again with vrpca.save"),
+    ):
+        archive = Archive(file, compressed=False)  # nothing that `save` writes is
+        _check_names(archive.members, ["metadata", *ARRAYS], ARRAYS)
+        metadata = json.loads(str(archive.read("metadata")))
+        if not isinstance(metadata, dict) or "format" not in metadata:
+            raise ValueError("format is missing")
+        if metadata["format"] != FORMAT:
+            raise DataError(
+                f"{path} has model format {shown(metadata['format'])}, this version of vrpca reads format {FORMAT}: "
+                f"use the vrpca ({shown(metadata.get('vrpca'))}) that wrote it, or fit again."
+            )
+        return _rebuilt({name: archive.read(name) for name in archive.members.keys() - {"metadata"}}, metadata)
+
+
+def _rebuilt(arrays: Arrays, metadata: dict[str, Any]) -> Model:
+    """The model that a file describes, or a ValueError that says what in it cannot be."""
+    _check_names(metadata, METADATA)
+    kind, attributes, status = metadata["model"], metadata["attributes"], metadata["status"]
+    if kind not in [*MODELS] or status not in [*Status.__members__]:
+        raise ValueError(f"the model {shown(kind)} or its status {shown(status)} is not known")
+    if not isinstance(metadata["history"], list) or not metadata["history"]:
+        raise ValueError(f"history cannot be {shown(metadata['history'])}")
+    _check_names(attributes, _of_kind(kind, ATTRIBUTES))
+    for name, value in attributes.items():
+        if not ATTRIBUTES[name](value):
+            raise ValueError(f"{name} cannot be {shown(value)}")
+    if attributes["converged_"] != (Status[status] is Status.CONVERGED):
+        raise ValueError(f"converged_ is {attributes['converged_']}, but the status is {status}")
+    _check_arrays(kind, arrays, metadata["arrays"], attributes["n_components_"], attributes["n_features_in_"])
+    arrays = {name: array.astype(array.dtype.newbyteorder("="), copy=False) for name, array in arrays.items()}
+    model = MODELS[kind](**_parameters(kind, metadata["parameters"]))
+    model.certificate_ = _certificate(metadata["certificate"], {name: arrays.pop(name) for name in CERTIFICATE_ARRAYS})
+    model.history_ = [_made(Record, record) for record in metadata["history"]]
+    model.status_ = Status[status]
     if "feature_names_in_" in arrays:
         arrays["feature_names_in_"] = arrays["feature_names_in_"].astype(object)
-    for name, value in {"mean_": None, "scale_": None, **metadata["scalars"], **arrays}.items():
-        setattr(model, name, value)
+    vars(model).update({"mean_": None, "scale_": None, **attributes, **arrays})
     return model
 
 
-def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays and the checked metadata of a model file."""
-    try:
-        with path.open("rb") as handle:
-            file = np.load(handle, allow_pickle=False)
-            if isinstance(file, np.ndarray):
-                raise ValueError("it holds one array")
-            metadata = json.loads(str(file["metadata"]))
-            known = (*ARRAYS, *OPTIONAL_ARRAYS, *CERTIFICATE_ARRAYS)
-            arrays = {name: file[name] for name in known if name in file.files}
-        version = metadata["format"]
-        missing = {*ARRAYS, *CERTIFICATE_ARRAYS, *METADATA} - {*arrays, *metadata}
-        if version == FORMAT and missing:
-            raise ValueError(f"{sorted(missing)[0]} is missing")
-    except FileNotFoundError:
-        raise DataError(f"There is no model file {path}.") from None
-    except (zipfile.BadZipFile, ValueError, KeyError, OSError, EOFError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"{path} is not a vrpca model, or is damaged: {error}. Write it again with vrpca.save."
-        ) from error
-    if version != FORMAT or metadata.get("model") not in MODELS:
-        raise DataError(
-            f"{path} has model format {version}, this version of vrpca reads format {FORMAT}: use the vrpca "
-            f"({metadata.get('vrpca')}) that wrote it, or fit again."
-        )
-    return arrays, metadata
+def _check_names(found: Any, expected: Iterable[str], optional: Iterable[str] = ()) -> None:
+    """Raise unless `found` is a dictionary with just these names."""
+    if not isinstance(found, dict):
+        raise ValueError(f"{shown(found)} is there in place of {', '.join(expected)}")
+    for name in expected:
+        if name not in found and name not in optional:
+            raise ValueError(f"{name} is missing")
+    for name in found:
+        if name not in expected:
+            raise ValueError(f"{shown(name)} is not known")
+
+
+def _check_arrays(kind: str, arrays: Arrays, listed: Any, k: int, d: int) -> None:
+    """Raise unless all arrays are there that are listed, with the shapes and values that a model of this kind has."""
+    if not isinstance(listed, list) or not all(map(_is_text, listed)):
+        raise ValueError(f"{shown(listed)} is no list of arrays")
+    _check_names(arrays, listed)
+    _check_names(arrays, _of_kind(kind, ARRAYS), OPTIONAL)
+    for name, array in arrays.items():
+        sizes, can_hold = ARRAYS[name]
+        shape = tuple({"k": k, "d": d}[size] for size in sizes)
+        if array.shape != shape:
+            raise ValueError(f"{name} has the shape {array.shape}, but {k} components of {d} features need {shape}")
+        if not can_hold(array):
+            raise ValueError(f"{name} cannot hold {shown(array)}, of type {array.dtype}")
+
+
+def _parameters(kind: str, given: Any) -> dict[str, Any]:
+    """The parameters of a model, checked."""
+    _check_names(given, MODELS[kind]().get_params(deep=False))
+    parameters = given | {"theory": None if given["theory"] is None else _made(Theory, given["theory"])}
+    check_options(**parameters)
+    Options(**{name: parameters[name] for name in names()})
+    k = parameters["n_components"]
+    check_k(k, (sys.maxsize, sys.maxsize))
+    if kind != "PCA" and not is_integer(k):
+        raise ValueError(f"n_components cannot be {k} for a {kind}")
+    return parameters
+
+
+def _certificate(values: Any, arrays: Arrays) -> Certificate:
+    certificate = _made(Certificate, values, **arrays)
+    if certificate.kind not in CERTIFICATE_KINDS or not certificate.suboptimality >= 0:
+        raise ValueError(f"a certificate cannot be {certificate}")
+    return certificate
+
+
+def _made(of: type[T], values: Any, **arrays: np.ndarray) -> T:
+    """A dataclass from the values that JSON has for its fields, each of the type that the field declares."""
+    types = {field.name: str(field.type) for field in fields(of) if field.name not in arrays}  # type: ignore[arg-type]
+    _check_names(values, types)
+    for name, value in values.items():
+        allowed = value is None and types[name].endswith(" | None")
+        if not allowed and not TYPES[types[name].removesuffix(" | None")](value):
+            raise ValueError(f"{name} cannot be {shown(value)}")
+    return of(**values, **arrays)

@@ -25,29 +25,85 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
 }
 
 
+LONGEST = 80  # characters of a value in a message: no number has more, and the message stays on one line
+MOST_THREADS = 8192  # the most processors that Linux supports on x86 (CONFIG_NR_CPUS)
+
+
 def is_real(value: Any) -> bool:
-    """Whether a value is a real number, and not a truth value."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+    """Whether a value is a real number, and not a truth value or a duration."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.timedelta64)
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is a whole number, and not a truth value."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    """Whether a value is a whole number, and not a truth value or a duration."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool | np.timedelta64)
 
 
+def is_flag(value: Any) -> bool:
+    """Whether a value is true or false; 1 and 0 will do."""
+    return isinstance(value, bool | np.bool_) or (is_integer(value) and value in (0, 1))
+
+
+def is_random(value: Any) -> bool:
+    """Whether random numbers can be had from a value: a seed, a generator, or `numpy.random` itself."""
+    if isinstance(value, bool) or is_integer(value):
+        return int(value) >= 0
+    return isinstance(value, np.random.Generator | np.random.RandomState) or value is np.random
+
+
+def _anything(value: Any) -> bool:
+    return True
+
+
+Rule = tuple[Callable[[Any], bool], Callable[[Any], bool], str]
+FLAG: Rule = (is_flag, _anything, "be True or False")
 # A value must be of this kind and pass this test, in words. None also goes where it is the default.
-RULES: dict[str, tuple[Callable[[Any], bool], Callable[[Any], bool], str]] = {
+RULES: dict[str, Rule] = {
     "tol": (is_real, lambda value: value >= 0, "be a number, at least 0"),
     "angle_tol": (is_real, lambda value: 0 < value < 1, "lie in (0, 1) or be None"),
     "max_passes": (is_real, lambda value: value >= 1, "be a number, at least 1"),
     "max_seconds": (is_real, lambda value: value > 0, "be a positive number or None"),
     "oversample": (is_integer, lambda value: value >= 0, "be an integer, at least 0"),
+    "theory": (lambda value: isinstance(value, Theory), _anything, "be a vrpca.Theory or None"),
     "epoch_length": (is_integer, lambda value: value >= 1, "be a positive integer or None"),
     "restarts": (is_integer, lambda value: value >= 1, "be an integer, at least 1"),
     "failure_probability": (is_real, lambda value: 0 < value < 1, "lie in (0, 1)"),
-    "n_threads": (is_integer, lambda value: value >= 1, "be an integer, at least 1"),
-    "callback": (callable, lambda value: True, "be a function that takes a Record, or None"),
+    "n_threads": (
+        is_integer,
+        lambda value: 1 <= value <= MOST_THREADS,
+        f"be an integer, at least 1 and at most {MOST_THREADS}",
+    ),
+    "random_state": (is_random, _anything, "be a seed (an integer, at least 0), a RandomState, a Generator or None"),
+    "callback": (callable, _anything, "be a function that takes a Record, or None"),
+    "verbose": (lambda value: is_flag(value) or is_integer(value), _anything, "be True or False"),
+    **dict.fromkeys(("deflate", "center", "scale", "whiten", "warm_start", "compute_u"), FLAG),
 }
+
+
+def check_options(**given: Any) -> None:
+    """Raise unless each of these options has a value that it can have.
+
+    Examples
+    --------
+    >>> check_options(tol=1e-3, center=True)
+    >>> check_options(center="yes")
+    Traceback (most recent call last):
+    vrpca.errors.OptionError: center='yes' must be True or False.
+    """
+    for name, value in given.items():
+        if name in CHOICES and not ((value is None or isinstance(value, str)) and value in CHOICES[name]):
+            *others, last = map(repr, CHOICES[name])
+            raise OptionError(f"{name}={shown(value)} is not known: use {', '.join(others)} or {last}.")
+        if name in RULES and not (value is None and getattr(Options, name, ...) is None):
+            is_kind, holds, rule = RULES[name]
+            if not (is_kind(value) and holds(value)):
+                raise OptionError(f"{name}={shown(value)} must {rule}.")
+
+
+def shown(value: Any) -> str:
+    """The value as messages show it: on one line, and not too long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 @dataclass(frozen=True)
@@ -76,10 +132,12 @@ class Theory:
 
     def __post_init__(self) -> None:
         for name in ("delta", "epsilon"):
-            if not 0 < getattr(self, name) < 1:
-                raise OptionError(f"{name}={getattr(self, name)} must lie in (0, 1).")
-        if not (self.gap > 0 and self.c > 0 and (self.r is None or self.r > 0)):
-            raise OptionError(f"gap={self.gap}, c={self.c} and r={self.r} must be positive.")
+            value = getattr(self, name)
+            if not (is_real(value) and 0 < value < 1):
+                raise OptionError(f"{name}={shown(value)} must lie in (0, 1).")
+        sizes = (self.gap, self.c, 1.0 if self.r is None else self.r)
+        if not all(is_real(size) and 0 < size < math.inf for size in sizes):
+            raise OptionError(f"gap={self.gap!r}, c={self.c!r} and r={self.r!r} must be positive numbers.")
 
     def plan(self, r: float) -> tuple[float, int, int]:
         """Step size, epoch length and number of epochs: equation (thmcondme) of the paper, with equality.
@@ -153,26 +211,20 @@ class Options:
         return cls(**options)
 
     def __post_init__(self) -> None:
-        for name, known in CHOICES.items():
-            value = getattr(self, name)
-            if value not in known:
-                *others, last = map(repr, known)
-                raise OptionError(f"{name}={value!r} is not known: use {', '.join(others)} or {last}.")
-        for name, (is_kind, holds, rule) in RULES.items():
-            value = getattr(self, name)
-            allowed = value is None and getattr(Options, name) is None
-            if not allowed and not (is_kind(value) and holds(value)):
-                raise OptionError(f"{name}={value!r} must {rule}.")
+        check_options(**vars(self))
         if self.deflate and self.solver not in ("auto", "vr"):
             raise OptionError(f"deflate=True goes with solver='vr', not with {self.solver!r}.")
         self._check_step()
+        for name, value in vars(self).items():
+            if isinstance(value, np.generic):  # np.int8(100) + np.int8(100) overflows
+                object.__setattr__(self, name, value.item())
 
     def _check_step(self) -> None:
         step, rules = self.step, f"a positive number, or one of {', '.join(STEP_RULES)}"
         if isinstance(step, str) and step not in STEP_RULES:
-            raise OptionError(f"step={step!r} is not known: give {rules}.")
+            raise OptionError(f"step={shown(step)} is not known: give {rules}.")
         if not isinstance(step, str) and not (is_real(step) and 0 < step < math.inf):
-            raise OptionError(f"step={step!r} must be {rules}.")
+            raise OptionError(f"step={shown(step)} must be {rules}.")
         if step == "theory" and (self.deflate or self.solver not in ("auto", "vr", "hybrid")):
             raise OptionError("step='theory' is about Algorithm 1: use solver='vr' or 'hybrid', without deflate.")
         if step == "theory" and self.theory is None:
@@ -211,7 +263,7 @@ def check_k(k: int | float | None, shape: tuple[int, int]) -> bool:
         return False
     if is_real(k) and 0 < k < 1:
         return True
-    raise OptionError(f"n_components={k!r} must be an integer, a fraction in (0, 1), or None.")
+    raise OptionError(f"n_components={shown(k)} must be an integer, a fraction in (0, 1), or None.")
 
 
 def check_weights(weights: Any, n: int) -> np.ndarray | None:
@@ -233,6 +285,24 @@ def check_weights(weights: Any, n: int) -> np.ndarray | None:
     if weights.sum() < 2:  # proportions, not numbers of rows
         weights *= np.count_nonzero(weights) / weights.sum()
     return weights
+
+
+def check_start(start: Any, d: int, dtype: np.dtype[Any]) -> np.ndarray | None:
+    """Return a guess of right singular vectors as rows of this type, or None."""
+    if start is None:
+        return None
+    try:
+        rows = np.atleast_2d(np.asarray(start))
+    except ValueError:  # rows of different lengths
+        rows = np.empty(0, object)
+    if rows.dtype.kind not in "fiub" or rows.ndim != 2 or not len(rows) or rows.shape[1] != d:
+        found = f"numbers of shape {rows.shape}" if rows.dtype.kind in "fiub" else shown(start)
+        raise OptionError(f"start must hold finite rows of length {d}, got {found}.")
+    with np.errstate(over="ignore"):
+        rows = rows.astype(dtype)
+    if not np.isfinite(rows).all():
+        raise OptionError(f"start must hold finite rows of length {d}, but NaN or infinity is among them.")
+    return rows
 
 
 def as_generator(random_state: Any) -> np.random.Generator:

@@ -6,6 +6,7 @@ Results go to stdout, progress and warnings to stderr. Exit codes: 0 done, 1 not
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -55,7 +56,17 @@ for name, about in EXPERIMENTS.items():
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    _mend_streams()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def _mend_streams() -> None:
+    """Let everything be printed: nowhere if a stream is closed, and with escapes if stdout cannot encode a name."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (open to the end)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -64,16 +75,25 @@ def run(arguments: Sequence[str]) -> int:
         code = int(app(args=list(arguments), prog_name="vrpca", standalone_mode=False) or DONE)
         sys.stdout.flush()
         return _interrupted() if code == INTERRUPTED else code
-    except BrokenPipeError:
-        # The reader of our output is gone. Python flushes stdout once more at its exit: that has to go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of our output is gone
+        _discard_output()
         return FAILED
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
-    except (ValueError, OSError, MemoryError, ImportError) as error:
+    except OSError as error:
+        if error.filename is not None:
+            return complain(str(error), BAD_INPUT)
+        _discard_output()
+        return complain(f"the output cannot be written: {error.strerror}. Make room, or send it elsewhere.", BAD_INPUT)
+    except (ValueError, MemoryError, ImportError) as error:
         return complain(str(error) or type(error).__name__, BAD_INPUT)
     except PARSER_ERROR as error:
         return complain(error.format_message(), BAD_INPUT)
+
+
+def _discard_output() -> None:
+    """Send the rest of stdout nowhere: Python flushes it once more at its exit, which would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _interrupted() -> int:

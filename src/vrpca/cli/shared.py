@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,7 +32,8 @@ def complain(message: str, code: int) -> int:
     """Print a message as one line on stderr and return the exit code. An empty message prints nothing."""
     line = " ".join(message.split())
     if line:
-        print(f"vrpca: {line}", file=sys.stderr)
+        with suppress(OSError):  # a full or closed stderr does not change the exit code
+            print(f"vrpca: {line}", file=sys.stderr)
     return code
 
 

@@ -10,7 +10,7 @@ import typer
 
 import vrpca
 from vrpca.cli.shared import Data, Model, Quiet, check_outputs, warnings_on_stderr
-from vrpca.data.files import check_target, open_data, written_whole
+from vrpca.data.files import check_target, new_array, open_data, written_whole
 from vrpca.data.open import as_source
 from vrpca.errors import DataError, OptionError
 
@@ -31,7 +31,7 @@ def transform(
         raise DataError(f"The data have {source.shape[1]} columns, but the model is for {fitted.n_features_in_}.")
     shape, dtype = (source.shape[0], fitted.n_components_), np.result_type(source.dtype, fitted.components_.dtype)
     with warnings_on_stderr(quiet), written_whole(out) as temporary:
-        scores = np.lib.format.open_memmap(temporary, mode="w+", dtype=dtype, shape=shape)  # need not fit in memory
+        scores = new_array(temporary, shape, dtype)  # need not fit in memory
         fitted._transform(source, scores)
         scores.flush()
         del scores

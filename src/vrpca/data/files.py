@@ -5,14 +5,16 @@ A new format is a function that opens a path, and a line in `FORMATS`.
 
 from __future__ import annotations
 
+import io
+import math
 import os
 import secrets
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,10 +22,11 @@ import scipy.sparse as sp
 from vrpca.errors import DataError
 from vrpca.typing import Array
 
-# What NumPy, scipy and zipfile raise for damaged files.
-DAMAGE = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, EOFError, OSError, TypeError, IndexError)
 PICKLE = b"\x80"  # the first byte of a pickle
 PICKLED = "It holds pickled Python objects, which are not read since they can run code: save plain numbers instead"
+HEADER = 10_012  # bytes of the longest header: NumPy's limit of 10000 (numpy.lib.format), and 12 before it
+# How many bytes a byte of a zip archive can stand for. Deflate needs two bits for a repetition of 258 bytes (RFC 1951).
+INFLATION = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 4 * 258}
 
 
 def open_data(path: str | os.PathLike[str]) -> Any:
@@ -49,68 +52,174 @@ def open_data(path: str | os.PathLike[str]) -> Any:
     ...     open_data(folder + "/data.npy").shape
     (3, 3)
     """
-    path = Path(path)
-    start, names = _first_bytes(path), " or ".join(FORMATS)
-    for signature, open_format in FORMATS.values():
-        if start.startswith(signature):
-            with _damage_reported(path):
-                return open_format(path)
+    path, names = as_path(path), " or ".join(FORMATS)
+    with open_file(path, "data") as file:
+        start = file.read(8)
+        file.seek(0)
+        for signature, open_format in FORMATS.values():
+            if start.startswith(signature):
+                with damage_reported(path, "is truncated or damaged", "Write or copy it again"):
+                    return open_format(path, file)
     if start.startswith(PICKLE):
         raise DataError(f"{path} cannot be used. {PICKLED}, with numpy.save or scipy.sparse.save_npz.")
     what = f"is not a {names} file" if start else "is empty"
     raise DataError(f"{path} {what}: write the data with numpy.save, numpy.savez or scipy.sparse.save_npz.")
 
 
-def _first_bytes(path: Path) -> bytes:
+def as_path(path: str | os.PathLike[str]) -> Path:
+    r"""The path, or an error if no file can have that name.
+
+    >>> as_path("data.npy").name
+    'data.npy'
+    >>> as_path("data\0.npy")
+    Traceback (most recent call last):
+    vrpca.errors.DataError: 'data\x00.npy' cannot be the name of a file: it holds a null character. Name a file.
+    """
+    path = Path(path)
     try:
-        with path.open("rb") as file:
-            return file.read(8)
+        problem = "it holds a null character" if b"\0" in os.fsencode(path) else ""
+    except UnicodeEncodeError:
+        problem = "it holds characters that the file system cannot encode"
+    if problem:
+        raise DataError(f"{str(path)!a} cannot be the name of a file: {problem}. Name a file.")
+    return path
+
+
+def open_file(path: Path, kind: str) -> IO[bytes]:
+    """Open a file for reading, or raise an error that says why that is not possible."""
+    try:
+        if path.exists() and not path.is_file():  # to open a pipe could take forever
+            raise DataError(f"{path} cannot be read: it is a folder, a device or a pipe. Name a {kind} file.")
+        return path.open("rb")
     except FileNotFoundError:
-        raise DataError(f"There is no data file {path}: check the name and the folder.") from None
+        raise DataError(f"There is no {kind} file {path}: check the name and the folder.") from None
     except OSError as error:
-        names = " or ".join(FORMATS)
-        raise DataError(f"{path} cannot be read ({error.strerror}): name a {names} file that can.") from error
+        raise DataError(f"{path} cannot be read ({error.strerror}): name a {kind} file that can.") from error
+
+
+class _Pickled(ValueError):
+    """An array holds Python objects."""
 
 
 @contextmanager
-def _damage_reported(path: Path) -> Iterator[None]:
+def damage_reported(path: Path, what: str, remedy: str) -> Iterator[None]:
     """Turn what is raised for a file that cannot be read to its end into one error that names the file."""
     try:
         yield
     except DataError:
         raise
-    except DAMAGE as error:
-        if "object" in str(error).lower():  # NumPy's refusal to unpickle has no type of its own
-            raise DataError(f"{path} cannot be used. {PICKLED}.") from error
-        raise DataError(f"{path} is truncated or damaged ({error}): write or copy it again.") from error
+    except _Pickled as error:
+        raise DataError(f"{path} cannot be used. {PICKLED}.") from error
+    except MemoryError as error:
+        remedy = "Free some, or write a dense matrix with numpy.save: such files are mapped"
+        raise DataError(f"{path} does not fit in memory. {remedy}.") from error
+    except Exception as error:  # Python, NumPy and scipy raise nearly everything for damaged bytes
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        raise DataError(f"{path} {what}: {reason}. {remedy}.") from error
 
 
-def _open_npy(path: Path) -> Array:
+@dataclass(frozen=True)
+class Header:
+    """What the header of an array in a file says."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    order: Literal["C", "F"]
+    offset: int  # of the numbers, after the header
+
+    @classmethod
+    def read(cls, file: IO[bytes]) -> Header:
+        """Read the header, and no more than NumPy's limit for it."""
+        start = io.BytesIO(file.read(HEADER))
+        version = np.lib.format.read_magic(start)
+        if version not in ((1, 0), (2, 0), (3, 0)):
+            raise ValueError(f"its format has version {version[0]}.{version[1]}, which is not known")
+        # Version 3 differs from 2 only in the encoding of the names of fields, which no matrix has.
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        try:
+            shape, fortran_order, dtype = read(start)
+        except Exception as error:  # it is a Python expression: its parser has many ways to fail
+            raise ValueError("the header of an array cannot be read") from error
+        if min(shape, default=0) < 0:
+            raise ValueError(f"an array has the shape {shape}")
+        return cls(shape, dtype, "F" if fortran_order else "C", start.tell())
+
+    @property
+    def end(self) -> int:
+        """Where the numbers end, in bytes."""
+        return self.offset + math.prod(self.shape) * self.dtype.itemsize
+
+    def check(self, size: int) -> None:
+        """Raise unless plain numbers follow, and end within a file of this size."""
+        if self.dtype.hasobject:
+            raise _Pickled
+        if self.end > size:
+            raise ValueError(f"an array of shape {self.shape} needs {self.end} bytes, but there are {size}")
+
+
+class Archive:
+    """The arrays of a .npz file, by name. To read one takes no more memory than the file can hold."""
+
+    def __init__(self, file: IO[bytes], compressed: bool = True):
+        self.zip = zipfile.ZipFile(file)
+        self.inflation = INFLATION if compressed else {zipfile.ZIP_STORED: 1}
+        members = [member for member in self.zip.infolist() if member.filename.endswith(".npy")]
+        self.members = {member.filename.removesuffix(".npy"): member for member in members}
+
+    def header(self, name: str) -> Header:
+        """The header of an array."""
+        with self.zip.open(self.members[name]) as file:
+            return Header.read(file)
+
+    def check(self, name: str) -> None:
+        """Raise unless the member holds exactly the array that its header declares. Nothing of it is read."""
+        member = self.members[name]
+        inflation = self.inflation.get(member.compress_type)
+        if inflation is None:
+            raise ValueError(f"{name} is compressed in a way that is not used for such files")
+        if member.file_size > inflation * member.compress_size:
+            raise ValueError(f"{name} cannot have {member.file_size} bytes: only {member.compress_size} are stored")
+        header = self.header(name)
+        header.check(member.file_size)
+        if header.end != member.file_size:
+            raise ValueError(f"{name} has {member.file_size} bytes, but its header says {header.end}")
+
+    def read(self, name: str) -> Array:
+        """The array; its checksum is checked as well."""
+        self.check(name)
+        with self.zip.open(self.members[name]) as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def _open_npy(path: Path, file: IO[bytes]) -> Array:
     """The array, as a read-only memory map."""
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+    header = Header.read(file)
+    header.check(os.fstat(file.fileno()).st_size)
+    return np.memmap(path, header.dtype, "r", header.offset, header.shape, header.order)
 
 
-def _open_npz(path: Path) -> Any:
+def _open_npz(path: Path, file: IO[bytes]) -> Any:
     """The matrix in an archive: a sparse one (`scipy.sparse.save_npz`) or a dense one (`numpy.savez`)."""
-    # NumPy leaves a file that it opened itself open when it turns out to be damaged.
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        if "format" not in archive.files or "shape" not in archive.files:
-            return archive[_matrix_name(path, archive)]
-    with path.open("rb") as file:
-        X = sp.load_npz(file)
+    archive = Archive(file)
+    if not {"format", "shape"} <= archive.members.keys():
+        return archive.read(_matrix_name(path, archive))
+    for name in archive.members:
+        archive.check(name)
+    file.seek(0)
+    X = sp.load_npz(file)
     if X.format in ("csr", "csc", "bsr"):
         X.check_format(full_check=True)  # compiled code follows these indices blindly
     return X
 
 
-def _matrix_name(path: Path, archive: Any) -> str:
+def _matrix_name(path: Path, archive: Archive) -> str:
     """Which array of the archive is the data."""
-    names = archive.files
+    names = archive.members.keys()
     if "metadata" in names and "components_" in names:
         raise DataError(f"{path} is a vrpca model, not data: name the file with the data.")
     if "X" in names:
         return "X"
-    matrices = [name for name in names if len(_shape(archive, name)) == 2]
+    matrices = [name for name in names if len(archive.header(name).shape) == 2]
     if len(matrices) != 1:
         raise DataError(
             f"{path} holds the arrays {', '.join(names) or '(none)'}, of which {len(matrices)} have two dimensions: "
@@ -119,42 +228,70 @@ def _matrix_name(path: Path, archive: Any) -> str:
     return matrices[0]
 
 
-def _shape(archive: Any, name: str) -> tuple[int, ...]:
-    """The shape of an array in an archive, from its header where NumPy lets us read that alone."""
-    with archive.zip.open(f"{name}.npy") as file:
-        version = np.lib.format.read_magic(file)
-        readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        if version in readers:
-            return readers[version](file)[0]
-    return archive[name].shape
-
-
 # The name of a format: the first bytes of its files, and what opens them.
 FORMATS = {".npy": (b"\x93NUMPY", _open_npy), ".npz": (b"PK", _open_npz)}
 
 
 def check_target(path: Path) -> None:
     """Raise unless a file can be made at `path`: before long work, not after it."""
+    path = as_path(path)
     folder = path.parent
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise DataError(f"{path} cannot be written: there is no folder {folder}. Create it first.")
-    if path.is_dir():
-        raise DataError(f"{path} cannot be written: it is a folder. Name a file.")
-    if path.exists() and not path.is_file():
-        raise DataError(f"{path} cannot be written: it is a device or a pipe, not a file. Name a file.")
+    try:
+        if path.is_dir():
+            raise DataError(f"{path} cannot be written: it is a folder. Name a file.")
+        if path.exists() and not path.is_file():
+            raise DataError(f"{path} cannot be written: it is a device or a pipe, not a file. Name a file.")
+    except OSError as error:  # a name that is too long, say
+        raise _unwritten(path, error) from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise DataError(f"{path} cannot be written: the folder {folder} is read-only. Name another one.")
+
+
+def _unwritten(path: Path, error: OSError) -> DataError:
+    return DataError(f"{path} cannot be written: {error.strerror or error}. Make room, or name another file.")
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a temporary name beside `path`; it becomes `path` at the end, or vanishes if anything goes wrong."""
-    path = Path(os.path.realpath(path))  # a link stays, and the file that it names is replaced
+    path = Path(os.path.realpath(as_path(path)))  # a link stays, and the file that it names is replaced
     check_target(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    temporary = path.with_name(f".vrpca.{secrets.token_hex(8)}.part")
     try:
         yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())  # some file systems notice only now that there is no space
         os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise _unwritten(path, error) from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def new_array(path: Path, shape: tuple[int, ...], dtype: Any) -> np.memmap[Any, Any]:
+    """A new .npy file of zeros, mapped into memory for writing.
+
+    All of its space is reserved first. On a full disk that raises an OSError. Without it the process would be killed
+    (SIGBUS) when it writes to the map.
+    """
+    fields = np.lib.format.header_data_from_array_1_0(np.empty(0, dtype))
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, fields | {"shape": shape})
+        offset = file.tell()
+        _reserve(file, math.prod(shape) * np.dtype(dtype).itemsize)
+    return np.memmap(path, dtype, "r+", offset, shape)
+
+
+def _reserve(file: IO[bytes], size: int) -> None:
+    """Append that many zeros."""
+    file.flush()
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), file.tell(), size)
+        return
+    zeros = bytes(1 << 20)
+    for start in range(0, size, len(zeros)):
+        file.write(zeros[: size - start])
