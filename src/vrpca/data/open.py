@@ -20,6 +20,17 @@ def is_path(X: Any) -> bool:
     return isinstance(X, str | os.PathLike)
 
 
+# What arrays that lie elsewhere have, in chunks: dask, h5py and zarr, PyTables, netCDF4, tensorstore.
+CHUNKED = ("chunks", "chunkshape", "chunking", "chunk_layout")
+
+
+def lies_elsewhere(X: Any) -> bool:
+    """Whether X would have to be loaded: an array or a frame on disk or on a cluster, by its looks alone."""
+    if hasattr(X, "__dask_graph__"):
+        return X.__dask_graph__() is not None  # xarray has one for arrays of dask only
+    return hasattr(X, "shape") and any(hasattr(X, name) for name in CHUNKED) and not hasattr(X, "values")
+
+
 def as_source(X: Any) -> Source:
     """Return X as a source, without copying it.
 
@@ -39,6 +50,12 @@ def as_source(X: Any) -> Source:
     if hasattr(X, "blocks") and hasattr(X, "transposed"):
         kind = type(X).__name__
         raise DataTypeError(f"X is a {kind}, which looks like a source but is none: derive {kind} from vrpca.Source.")
+    if lies_elsewhere(X):
+        kind = f"{type(X).__module__.partition('.')[0]} {type(X).__name__}"
+        raise DataTypeError(
+            f"X is a {kind}, which is not loaded behind your back. Pass numpy.asarray(X) if it fits in memory; else a "
+            "subclass of vrpca.Source that hands out blocks of its rows."
+        )
     if is_path(X):
         X = open_data(X)
     if sp.issparse(X):
