@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.source import Source, check_matrix, walk, working_dtype
-from vrpca.data.sparse_parts import compressed
+from vrpca.data.sparse_parts import canonical, compressed
 from vrpca.errors import DataError, DataTypeError
 from vrpca.linalg import CACHE_LINE
 from vrpca.typing import Array, Rng, Where
@@ -121,14 +121,7 @@ class ArraySource(ConvertedSource):
 
 def sparse_source(X: Any) -> Source:
     """Return a scipy sparse matrix or array as a source; formats other than CSR and CSC become CSR."""
-    X = compressed(X)
-    parts = (X.data[: X.nnz], X.indices[: X.nnz], X.indptr)  # scipy allows room behind the last entry
-    plain = len(X.data) == len(X.indices) == X.nnz and all(part.flags.c_contiguous for part in parts)
-    if not plain or X.indptr.dtype != X.indices.dtype or X.indptr.dtype not in (np.int32, np.int64):
-        X = type(X)(tuple(np.ascontiguousarray(part) for part in parts), shape=X.shape)  # with such indices
-    if not X.has_canonical_format:  # duplicate or unsorted entries: the one case that needs a copy
-        X = X.copy()
-        X.sum_duplicates()
+    X = canonical(compressed(X))
     return CsrSource(X) if X.format == "csr" else CscSource(X)
 
 

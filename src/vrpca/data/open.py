@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from vrpca.data.checked import CheckedSource
 from vrpca.data.files import open_data
 from vrpca.data.frames import FrameSource, is_frame
-from vrpca.data.memory import ArraySource, as_array, sparse_source
+from vrpca.data.memory import ArraySource, ConvertedSource, as_array, sparse_source
 from vrpca.data.source import Source
 from vrpca.errors import DataTypeError
 
@@ -44,7 +45,7 @@ def as_source(X: Any) -> Source:
     Source
     """
     if isinstance(X, Source):
-        return X
+        return X if isinstance(X, ConvertedSource | CheckedSource) else CheckedSource(X)
     if type(X) is np.ndarray and X.dtype.kind != "O":
         return ArraySource(X)
     if hasattr(X, "blocks") and hasattr(X, "transposed"):

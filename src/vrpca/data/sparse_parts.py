@@ -37,6 +37,22 @@ def compressed(X: Any) -> Any:
     return X
 
 
+def canonical(X: Any) -> Any:
+    """A sound CSR or CSC matrix in the form that kernels take: X itself where it has that form.
+
+    Its arrays are contiguous and without room behind the last entry. Indices have 32 or 64 bits. Entries are sorted,
+    and there is one for each place.
+    """
+    parts = (X.data[: X.nnz], X.indices[: X.nnz], X.indptr)
+    plain = len(X.data) == len(X.indices) == X.nnz and all(part.flags.c_contiguous for part in parts)
+    if not plain or X.indptr.dtype != X.indices.dtype or X.indptr.dtype not in (np.int32, np.int64):
+        X = type(X)(tuple(np.ascontiguousarray(part) for part in parts), shape=X.shape)  # scipy chooses the indices
+    if not X.has_canonical_format:  # duplicate or unsorted entries: the one case that needs a copy
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
 def check_parts(X: Any) -> None:
     """Raise unless the arrays that make up a sparse matrix fit together and fit its shape.
 
