@@ -205,6 +205,17 @@ def test_what_transposed_returns_is_checked(other, message, solver):
         vrpca.pca(Flipped(some_data(12, 30)), 2, solver=solver, random_state=0)
 
 
+def test_places_in_a_transposed_source_are_those_of_x():
+    class Flipped(Blocks):
+        def transposed(self):
+            X = self.parts[0].T.copy()
+            X[17, 5] = np.nan
+            return in_blocks(X, 7)
+
+    with pytest.raises(DataError, match=r"NaN \(column 17, row 5\)"):
+        vrpca.pca(Flipped(some_data(12, 30)), 2, random_state=0)
+
+
 def test_a_square_matrix_that_is_not_transposed_is_noticed():
     """Its shape is right."""
 

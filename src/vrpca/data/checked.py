@@ -33,6 +33,7 @@ class Fingerprint:
 
     def __init__(self, shape: tuple[int, int], dtype: np.dtype, transposed: bool):
         self.turn, column_turn = (SILVER, GOLDEN) if transposed else (GOLDEN, SILVER)
+        self.axes = ("column", "row") if transposed else ("row", "column")
         self.step, column_step = _step(shape[0]), _step(shape[1])
         self.columns = np.zeros(shape[1], dtype)
         self.columns[::column_step] = _weights(0, shape[1], column_step, column_turn)
@@ -47,7 +48,7 @@ class Fingerprint:
             self.value += weights @ along
             self.size += weights @ np.abs(along)
         if not np.isfinite(self.size):  # or numbers are so large that their sum overflows
-            check_finite(start, X)
+            check_finite(start, X, self.axes)
 
     def agrees(self, other: Fingerprint) -> bool:
         """Whether two passes have seen the same rows, as far as can be told."""

@@ -190,10 +190,11 @@ def check_shape(shape: tuple[int, ...]) -> None:
             raise DataError(f"Found array with {count} {what}(s) (shape={shape}) while a minimum of 1 is required.")
 
 
-def check_finite(where: int | Array, X: Any) -> None:
+def check_finite(where: int | Array, X: Any, axes: tuple[str, str] = ("row", "column")) -> None:
     """Raise, with the place, if an entry of a block is not finite.
 
-    `where` is the number of the block's first row, or has the numbers of all of its rows.
+    `where` is the number of the block's first row, or has the numbers of all of its rows. `axes` says what the rows and
+    columns of the block are to the user.
     """
     values = X.data if sp.issparse(X) else X
     if np.isfinite(values).all():
@@ -203,7 +204,7 @@ def check_finite(where: int | Array, X: Any) -> None:
     number = where[row] if isinstance(where, np.ndarray) else where + row
     what = "NaN" if np.isnan(values[bad]) else "infinity"
     raise DataError(
-        f"Input X contains {what} (row {number}, column {column}); it must hold finite numbers only. "
+        f"Input X contains {what} ({axes[0]} {number}, {axes[1]} {column}); it must hold finite numbers only. "
         "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer)."
     )
 
