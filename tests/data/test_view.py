@@ -204,3 +204,11 @@ def test_data_that_are_not_finite_any_more(options, fmt, value, rng):
 
     with pytest.raises(vrpca.DataError, match=r"X was finite in the first pass.* Leave X alone"):
         vrpca.pca(X, 3, callback=spoil, tol=1e-13, random_state=0, max_passes=300, **options)
+
+
+@pytest.mark.parametrize("solver", ["krylov", "vr", "gram"])
+def test_a_norm_beyond_all_numbers_is_refused(solver, rng):
+    """Each number is finite, but no singular value would be."""
+    X = rng.uniform(0.5, 1, (40, 6)) * 1e308
+    with pytest.raises(vrpca.DataError, match="norm overflows: divide it by a power of ten"):
+        vrpca.svd(X, 2, solver=solver, random_state=0)

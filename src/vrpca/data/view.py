@@ -89,10 +89,13 @@ class View:
         mean = moments.data_mean if problem.center else None
         square = problem.square(moments)
         inverse = None
-        frobenius = np.sqrt(n * square.sum()) / moments.factor
+        with np.errstate(over="ignore"):
+            frobenius = np.sqrt(n * square.sum()) / moments.factor
         if problem.scale:
             inverse = 1 / column_scale(moments)
             frobenius = np.sqrt(n * (square * (inverse / moments.factor) ** 2).sum())
+        if not np.isfinite(frobenius):
+            raise DataError("X is so large that its norm overflows: divide it by a power of ten.")
         support = None
         if transpose:
             source, shift = source.transposed(), None
