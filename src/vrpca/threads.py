@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -20,13 +21,24 @@ def n_threads(asked: int | None) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """A ``with`` block that limits BLAS."""
+
+    thread: int  # who is in it
+    count: int  # threads that BLAS may have
+
+
 class _Blas:
     """The limits on BLAS that are in force. They hold for the whole process, whichever thread asks for them."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.blocks = 0  # ``with`` blocks that are open
-        self.first: Any = None  # the limit that knows what was there before all of them
+        self.lock = threading.RLock()  # a forgotten block may end in the middle of another one's beginning
+        self.open: list[_Block] = []
+        self.original: list[tuple[Any, int]] = []  # BLAS libraries, and their numbers of threads before all blocks
+        if hasattr(os, "register_at_fork"):  # Windows has no forks
+            hold, release = (lambda: self.lock.acquire()), (lambda: self.lock.release())
+            os.register_at_fork(before=hold, after_in_parent=release, after_in_child=self._forked)
 
     @contextmanager
     def limited(self, count: int) -> Iterator[None]:
@@ -35,19 +47,59 @@ class _Blas:
         Between our products there are only small matrices. A second BLAS thread gains nothing there, and keeps a core
         busy that the next product needs.
         """
-        with self.lock:
-            limit = _controller().limit(limits=count)
-            self.first = limit if self.blocks == 0 else self.first
-            self.blocks += 1
+        block = _Block(threading.get_ident(), count)
         try:
+            self._enter(block)
             yield
         finally:
-            with self.lock:
-                self.blocks -= 1
-                (limit if self.blocks else self.first).restore_original_limits()
+            _to_the_end(self._leave, block)
+
+    def _enter(self, block: _Block) -> None:
+        with self.lock:
+            if not self.open:
+                self.original = [(library, library.num_threads) for library in _libraries()]
+            self.open.append(block)
+            self._set()
+
+    def _leave(self, block: _Block) -> None:
+        """End a block, if it has not ended yet. What Ctrl-C interrupts here can be done again."""
+        with self.lock:
+            if block in self.open:
+                self.open.remove(block)
+            self._set()
+
+    def _set(self) -> None:
+        """Set what the last block that is open asks for; the original numbers if there is none."""
+        for library, original in self.original:
+            _let_go(library)
+            library.set_num_threads(self.open[-1].count if self.open else original)
+            _let_go(library)
+
+    def _forked(self) -> None:
+        """Forget the blocks of threads that a forked child does not have."""
+        self.lock = threading.RLock()
+        mine = [block for block in self.open if block.thread == threading.get_ident()]
+        if mine != self.open:
+            self.open = mine
+            self._set()
 
 
 blas_threads = _Blas().limited
+
+
+def _let_go(library: Any) -> None:
+    """Let any thread set the number of threads: threadpoolctl 3.8 ignores all threads but the first that does."""
+    if hasattr(library, "clear_controlling_thread"):
+        library.clear_controlling_thread(force=True)
+
+
+def _to_the_end(work: Callable[..., None], *arguments: Any) -> None:
+    """Do something that must not be left undone. A Ctrl-C that comes meanwhile is raised afterwards."""
+    try:
+        work(*arguments)
+    except KeyboardInterrupt:
+        _to_the_end(work, *arguments)
+        raise
 
 
 def in_parallel(n_threads: int, work: Callable[..., T], *arguments: Sequence[Any]) -> Iterator[T]:
@@ -64,7 +116,7 @@ def _pool(n_threads: int, process: int) -> ThreadPoolExecutor:
 
 
 @functools.cache
-def _controller() -> Any:
+def _libraries() -> list[Any]:
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController().select(user_api="blas")
+    return ThreadpoolController().select(user_api="blas").lib_controllers

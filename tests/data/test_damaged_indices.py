@@ -196,11 +196,98 @@ def test_damaged_triplets(make, part, value, message):
         vrpca.svd(X, 2)
 
 
-def test_damaged_lists():
-    X = sp.lil_array(np.eye(12, 8))
-    X.rows[3][0] = 8
-    with pytest.raises(DataError, match=r"an index is 8, but it must lie in 0\.\.7"):
+@pytest.mark.parametrize(
+    ("columns", "values", "message"),
+    [
+        ([8], [1.0], r"an index is 8, but it must lie in 0\.\.7"),
+        ([-1], [1.0], r"an index is -1, but it must lie in 0\.\.7"),
+        ([0, 1, 2], [1.0], "more or fewer values than columns"),
+        ([0], [1.0, 2.0], "more or fewer values than columns"),
+        ([0], ["abc"], "could not convert"),
+        ([0], [[1.0, 2.0]], "sequence"),
+        ([0.5], [1.0], "a column is no whole number"),
+        ([2**70], [1.0], "a column is no whole number"),
+        (None, None, "NoneType"),
+    ],
+)
+@pytest.mark.parametrize("make", [sp.lil_array, sp.lil_matrix])
+def test_damaged_lists(make, columns, values, message):
+    X = make(np.eye(12, 8))
+    X.rows[3], X.data[3] = columns, values
+    with pytest.raises(DataError, match=rf"X is a damaged .* matrix of shape \(12, 8\): .*{message}"):
         vrpca.svd(X, 2)
+
+
+@pytest.mark.parametrize("part", ["rows", "data"])
+def test_too_few_lists(part):
+    X = sp.lil_array(np.eye(12, 8))
+    setattr(X, part, getattr(X, part)[:-1])
+    with pytest.raises(DataError, match="11 lists"):
+        vrpca.svd(X, 2)
+
+
+def test_sound_lists_are_fine():
+    X = np.round(4 * sparse_matrix(12, 8, 0.4, np.random.default_rng(3))).astype(np.int8)
+    X[3] = 0
+    np.testing.assert_array_equal(sparse_source(sp.lil_array(X)).X.toarray(), X)
+    with pytest.raises(DataError, match="zero everywhere"):
+        vrpca.svd(sp.lil_array((12, 8)), 2)
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        ("offsets", [0, 1], "2 different offsets for 3 diagonals"),
+        ("offsets", [0, 1, 1], "2 different offsets for 3 diagonals"),
+        ("offsets", [0, 1, 2**40], "an offset has more than 32 bits"),
+        ("offsets", [0.0, 1.0, 2.0], "offsets is not a plain array of whole numbers"),
+        ("data", np.ones(36), "wrong number of dimensions"),
+        ("data", np.ones((2, 12)), "3 different offsets for 2 diagonals"),
+    ],
+)
+@pytest.mark.parametrize("make", [sp.dia_array, sp.dia_matrix])
+def test_damaged_diagonals(make, part, value, message):
+    X = make((np.ones((3, 12)), [0, 1, 2]), shape=(12, 8))
+    setattr(X, part, np.asarray(value))
+    with pytest.raises(DataError, match=rf"X is a damaged dia matrix of shape \(12, 8\): .*{message}"):
+        vrpca.svd(X, 2)
+
+
+def test_a_damaged_dictionary():
+    X = sp.dok_array(np.eye(12, 8))
+    X._dict[5, 1000] = 1.0
+    with pytest.raises(DataError, match="damaged dok matrix"):
+        vrpca.svd(X, 2)
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (2, 0), (5, 2), (2, 3)])
+def test_blocks_that_do_not_divide_the_matrix(shape):
+    X = sp.bsr_array(np.eye(12, 8), blocksize=(2, 2))
+    X.data = np.ones((len(X.data), *shape))
+    with pytest.raises(DataError, match="does not divide into blocks of shape"):
+        vrpca.svd(X, 2)
+
+
+@pytest.mark.parametrize("fmt", ["csr", "csc", "bsr", "coo", "dia"])
+def test_values_in_a_list(fmt):
+    X = sp.coo_array(np.eye(12, 8)).asformat(fmt)
+    X.data = X.data.tolist()
+    with pytest.raises(DataError, match="its values are no array"):
+        vrpca.svd(X, 2)
+
+
+@pytest.mark.parametrize("dtype", ["f2", ">f4", ">f8", ">i4"])
+@pytest.mark.parametrize("solver", ["vr", "krylov"])
+@pytest.mark.parametrize("fmt", ["csr", "csc", "coo"])
+def test_values_that_scipy_does_not_know(fmt, solver, dtype, monkeypatch):
+    """Half floats and the other byte order, also where rows are gathered."""
+    monkeypatch.setattr("vrpca.data.memory.BLOCK_BYTES", 256)
+    plain = np.round(4 * sparse_matrix(60, 8, 0.4, np.random.default_rng(3)))
+    X = sp.coo_array(plain).asformat(fmt)
+    X.data = X.data.astype(dtype)
+    found = vrpca.svd(X, 2, solver=solver, tol=1e-5, random_state=0, max_passes=500)
+    np.testing.assert_allclose(found.s, np.linalg.svd(plain, compute_uv=False)[:2], rtol=1e-4)
+    assert X.data.dtype == dtype
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])
@@ -222,7 +309,9 @@ def test_room_in_one_array_only(room):
     np.testing.assert_array_equal(vrpca.svd(X, 2).Vt, vrpca.svd(plain, 2).Vt)
 
 
-@pytest.mark.parametrize("types", [("i4", "i8"), ("i8", "i4"), ("u4", "u4"), ("u8", "u8"), ("u1", "i4"), ("u2", "u8")])
+@pytest.mark.parametrize(
+    "types", [("i4", "i8"), ("i8", "i4"), ("u4", "u4"), ("u8", "u8"), ("u1", "i4"), ("u2", "u8"), ("i2", "i2")]
+)
 @pytest.mark.parametrize("fmt", ["csr", "csc", "bsr"])
 def test_index_arrays_of_other_types_are_fine(fmt, types):
     X, plain = sound(fmt, np.int32), sound(fmt, np.int32)
@@ -251,6 +340,12 @@ try:
     vrpca.svd(X, 2)
 except vrpca.DataError:
     print("refused")
+X = sp.dia_array((np.ones((300, 12)), np.arange(300)), shape=(12, 8))
+X.offsets = X.offsets[:1]
+try:
+    vrpca.svd(X, 2)
+except vrpca.DataError:
+    print("refused")
 """
 
 
@@ -259,4 +354,4 @@ def test_nothing_follows_them_out_of_memory(kernels):
     """In a process of its own: compiled code that did would end the process."""
     done = run_python(CRASHES, VRPCA_KERNELS=kernels)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["refused"] * 19
+    assert done.stdout.splitlines() == ["refused"] * 20

@@ -7,9 +7,11 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+import vrpca
 from helpers import gather
+from vrpca.check import check
 from vrpca.data.open import as_source, is_path
-from vrpca.errors import DataError
+from vrpca.errors import DataError, DataTypeError
 
 pytestmark = pytest.mark.reference
 
@@ -75,3 +77,42 @@ def test_masked_entries_are_not_silently_used():
 def test_paths():
     assert is_path("X.npy") and is_path(Path("X.npy"))
     assert not is_path(b"X.npy") and not is_path(np.ones((3, 2)))
+
+
+class Elsewhere:
+    """An array on disk or on a cluster: it notices when it is loaded."""
+
+    shape, dtype, loaded = (20, 3), np.dtype(float), False
+
+    def __init__(self, **members):
+        vars(self).update(members)
+
+    def __array__(self, *_args, **_keywords):
+        type(self).loaded = True
+        return np.eye(20, 3)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"chunks": ((10, 10), (3,)), "__dask_graph__": dict},  # dask
+        {"chunks": None},  # h5py, where the rows lie together
+        {"chunks": (10, 3)},  # zarr, h5py
+        {"chunkshape": (10, 3)},  # PyTables
+        {"chunking": lambda: "contiguous"},  # netCDF4
+        {"chunks": ((10, 10), (3,)), "__dask_graph__": dict, "values": None},  # xarray, of a dask array
+    ],
+)
+def test_arrays_that_lie_elsewhere_are_not_loaded(members):
+    model = vrpca.PCA(2, random_state=0).fit(np.random.default_rng(0).standard_normal((30, 3)))
+    calls = (as_source, lambda X: vrpca.svd(X, 2), vrpca.PCA(2).fit, model.transform, lambda X: check(model, X))
+    for call in calls:
+        with pytest.raises(DataTypeError, match=r"X is a test_open Elsewhere.*numpy\.asarray\(X\).*vrpca\.Source"):
+            call(Elsewhere(**members))
+    assert not Elsewhere.loaded
+
+
+def test_labelled_arrays_in_memory_are_fine():
+    """As those of xarray, which have chunks where dask is behind them, and None otherwise."""
+    X = Elsewhere(chunks=None, values=np.eye(20, 3), __dask_graph__=lambda: None)
+    np.testing.assert_array_equal(gather(as_source(X)), np.eye(20, 3))

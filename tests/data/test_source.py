@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import vrpca
 from helpers import sine
 from vrpca.check import check
+from vrpca.data.checked import CheckedSource
 from vrpca.data.first_pass import column_moments
 from vrpca.data.open import as_source
 from vrpca.data.source import PIECE_BYTES, Source, pieces, walk
@@ -25,7 +26,7 @@ class Minimal(vrpca.Source):
     """As little as a source can be: a shape, a type, blocks in any order, and the transposed source."""
 
     def __init__(self, X, rows=50):
-        self.X, self.rows, self.shape, self.dtype = X, rows, X.shape, X.dtype
+        self.X, self.rows, self.shape, self.dtype, self.sparse = X, rows, X.shape, X.dtype, sp.issparse(X)
 
     def blocks(self, rng=None):
         for piece in walk(self.shape[0], self.rows, rng):
@@ -134,7 +135,10 @@ def test_what_has_to_be_given(missing):
 
 
 def test_a_source_is_its_own_source():
-    for source in (as_source(np.ones((3, 2))), Minimal(np.ones((3, 2)))):
+    """One that a user has written is checked, once."""
+    checked = as_source(Minimal(np.ones((3, 2))))
+    assert isinstance(checked, CheckedSource)
+    for source in (as_source(np.ones((3, 2))), checked):
         assert as_source(source) is source
 
 
@@ -163,9 +167,12 @@ def test_what_only_looks_like_a_source_is_told_so():
     [
         (lambda X: [X[:100], X[200:]], "400 rows, but its blocks have 300"),
         (lambda X: [], "400 rows, but its blocks have 0"),
-        (lambda X: [X[:300], X[200:]], "400 rows, but its blocks have 500"),
-        (lambda X: [X[:300, :20].copy(), X[300:, :20].copy()], "30 features, but one of its blocks has 20"),
-        (lambda X: [X[:300], np.hstack([X, X])[300:]], "30 features, but one of its blocks has 60"),
+        (lambda X: [X[:300], X[200:]], r"400 rows, but Wrong\.blocks yielded rows 300 to 499"),
+        (
+            lambda X: [X[:300, :20].copy(), X[300:, :20].copy()],
+            r"30 features, but a block of Wrong has shape \(300, 20\)",
+        ),
+        (lambda X: [X[:300], np.hstack([X, X])[300:]], r"30 features, but a block of Wrong has shape \(100, 60\)"),
     ],
 )
 def test_blocks_that_are_not_the_rows_are_noticed(parts, message, solver):

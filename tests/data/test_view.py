@@ -7,10 +7,12 @@ import pytest
 import scipy.sparse as sp
 from data_cases import KINDS, explicit, view_and_z, view_of
 
+import vrpca
 from helpers import eps, random_orthonormal, sparse_matrix
 from vrpca.data.first_pass import column_moments
 from vrpca.data.open import as_source
 from vrpca.data.view import column_scale
+from vrpca.options import SOLVERS
 from vrpca.run import Budget
 
 pytestmark = pytest.mark.reference
@@ -183,3 +185,30 @@ def test_the_trace_is_that_of_the_data(unit, transpose, rng):
     X = unit * rng.standard_normal((40, 5))
     view = view_of(as_source(X), False, transpose=transpose)
     assert view.trace == pytest.approx((X**2).sum() / (5 if transpose else 40), rel=1e-13)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("fmt", ["array", "csr"])
+@pytest.mark.parametrize(
+    "options",
+    [*({"solver": s} for s in SOLVERS), {"solver": "vr", "sampling": "norm"}, {"certificate": "probabilistic"}],
+    ids=lambda options: " ".join(options.values()),
+)
+def test_data_that_are_not_finite_any_more(options, fmt, value, rng):
+    """Another thread may write to X during a fit."""
+    X = rng.standard_normal((600, 90)) * 0.97 ** np.arange(90)
+    X = sp.csr_array(X) if fmt == "csr" else X
+
+    def spoil(_record):
+        (X if fmt == "array" else X.data)[..., 17] = value
+
+    with pytest.raises(vrpca.DataError, match=r"X was finite in the first pass.* Leave X alone"):
+        vrpca.pca(X, 3, callback=spoil, tol=1e-13, random_state=0, max_passes=300, **options)
+
+
+@pytest.mark.parametrize("solver", ["krylov", "vr", "gram"])
+def test_a_norm_beyond_all_numbers_is_refused(solver, rng):
+    """Each number is finite, but no singular value would be."""
+    X = rng.uniform(0.5, 1, (40, 6)) * 1e308
+    with pytest.raises(vrpca.DataError, match="norm overflows: divide it by a power of ten"):
+        vrpca.svd(X, 2, solver=solver, random_state=0)

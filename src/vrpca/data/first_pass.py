@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from vrpca import kernels
 from vrpca.data.open import as_source
 from vrpca.data.row_map import make_rows
-from vrpca.data.source import Source, pieces
+from vrpca.data.source import Source, check_finite, pieces
 from vrpca.errors import DataError
 from vrpca.typing import Array, Rng
 
@@ -233,15 +233,8 @@ class LargestEntry:
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
+        check_finite(start, X)
         values = X.data if sp.issparse(X) else X
-        if not np.isfinite(values).all():
-            bad = tuple(np.argwhere(~np.isfinite(values))[0])
-            row, column = _place(X, bad[0]) if sp.issparse(X) else bad
-            what = "NaN" if np.isnan(values[bad]) else "infinity"
-            raise DataError(
-                f"Input X contains {what} (row {start + row}, column {column}); it must hold finite numbers only. "
-                "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer)."
-            )
         if self.weights is not None:
             counts = self.weights[start : start + X.shape[0]] > 0
             values = values[np.repeat(counts, np.diff(X.indptr)) if sp.issparse(X) else counts]
@@ -254,11 +247,6 @@ class LargestEntry:
     def result(self) -> float:
         """The largest absolute entry."""
         return self.largest
-
-
-def _place(X: Any, entry: int) -> tuple[int, int]:
-    """Row and column of a stored entry of a CSR matrix."""
-    return int(np.searchsorted(X.indptr, entry, side="right")) - 1, int(X.indices[entry])
 
 
 def first_unit(X: Any) -> float:

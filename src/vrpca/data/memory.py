@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.source import Source, check_matrix, walk, working_dtype
+from vrpca.data.sparse_parts import canonical, compressed
 from vrpca.errors import DataError, DataTypeError
 from vrpca.linalg import CACHE_LINE
 from vrpca.typing import Array, Rng, Where
@@ -120,67 +121,8 @@ class ArraySource(ConvertedSource):
 
 def sparse_source(X: Any) -> Source:
     """Return a scipy sparse matrix or array as a source; formats other than CSR and CSC become CSR."""
-    check_matrix(X)
-    check_indices(X)
-    if X.format not in ("csr", "csc"):
-        X = X.tocsr()
-        check_indices(X)  # lists and dictionaries of entries are not checked before
-    parts = (X.data[: X.nnz], X.indices[: X.nnz], X.indptr)  # scipy allows room behind the last entry
-    plain = len(X.data) == len(X.indices) == X.nnz and all(part.flags.c_contiguous for part in parts)
-    if not plain or X.indptr.dtype != X.indices.dtype or X.indptr.dtype.kind == "u":
-        X = type(X)(tuple(np.ascontiguousarray(part) for part in parts), shape=X.shape)  # which makes indices signed
-    if not X.has_canonical_format:  # duplicate or unsorted entries: the one case that needs a copy
-        X = X.copy()
-        X.sum_duplicates()
+    X = canonical(compressed(X))
     return CsrSource(X) if X.format == "csr" else CscSource(X)
-
-
-def check_indices(X: Any) -> None:
-    """Raise unless the index arrays of a sparse matrix fit its shape: compiled code, scipy's too, follows them blindly.
-
-    Formats without index arrays pass.
-    """
-    rows, columns = X.shape
-    if X.format == "coo":
-        if not len(X.row) == len(X.col) == len(X.data):
-            raise _damaged(X, f"there are {len(X.row)} rows, {len(X.col)} columns and {len(X.data)} values of entries")
-        _check_range(X, "row", X.row, rows)
-        _check_range(X, "col", X.col, columns)
-    if X.format not in ("csr", "csc", "bsr"):
-        return
-    if np.ndim(X.data) != (3 if X.format == "bsr" else 1):
-        raise _damaged(X, f"its values are an array of {np.ndim(X.data)} dimensions")
-    if X.format == "bsr":
-        rows, columns = rows // X.blocksize[0], columns // X.blocksize[1]
-    along, across = (columns, rows) if X.format == "csc" else (rows, columns)
-    indptr = _whole_numbers(X, "indptr", X.indptr)
-    if len(indptr) != along + 1:
-        raise _damaged(X, f"indptr has {len(indptr)} entries, not {along + 1}")
-    if indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any():
-        raise _damaged(X, "indptr does not start at 0, or falls")
-    if indptr[-1] > min(len(X.indices), len(X.data)):
-        stored = f"{len(X.indices)} indices and {len(X.data)} values"
-        raise _damaged(X, f"indptr ends at {indptr[-1]}, but there are {stored}")
-    _check_range(X, "indices", X.indices, across, indptr[-1])
-
-
-def _check_range(X: Any, name: str, indices: Any, size: int, count: int | None = None) -> None:
-    """Raise unless the first `count` indices lie in 0..size."""
-    used = _whole_numbers(X, name, indices)[:count]
-    if used.size and used.view(f"u{used.itemsize}").max() >= size:  # a negative index is a large unsigned one
-        wrong = used[(used < 0) | (used >= size)][0]
-        raise _damaged(X, f"an index is {wrong}, but it must lie in 0..{size - 1}")
-
-
-def _whole_numbers(X: Any, name: str, part: Any) -> Array:
-    if not isinstance(part, np.ndarray) or part.ndim != 1 or part.dtype.kind not in "iu" or not part.dtype.isnative:
-        raise _damaged(X, f"{name} is not a plain array of whole numbers")
-    return part
-
-
-def _damaged(X: Any, what: str) -> DataError:
-    found = f"X is a damaged {X.format} matrix of shape {X.shape}: {what}"
-    return DataError(f"{found}. Build it again, from COO triplets say.")
 
 
 class SparseSource(ConvertedSource):

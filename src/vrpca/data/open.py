@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from vrpca.data.checked import CheckedSource
 from vrpca.data.files import open_data
 from vrpca.data.frames import FrameSource, is_frame
-from vrpca.data.memory import ArraySource, as_array, sparse_source
+from vrpca.data.memory import ArraySource, ConvertedSource, as_array, sparse_source
 from vrpca.data.source import Source
 from vrpca.errors import DataTypeError
 
@@ -18,6 +19,17 @@ from vrpca.errors import DataTypeError
 def is_path(X: Any) -> bool:
     """Whether X names a file."""
     return isinstance(X, str | os.PathLike)
+
+
+# What arrays that lie elsewhere have, in chunks: dask, h5py and zarr, PyTables, netCDF4, tensorstore.
+CHUNKED = ("chunks", "chunkshape", "chunking", "chunk_layout")
+
+
+def lies_elsewhere(X: Any) -> bool:
+    """Whether X would have to be loaded: an array or a frame on disk or on a cluster, by its looks alone."""
+    if hasattr(X, "__dask_graph__"):
+        return X.__dask_graph__() is not None  # xarray has one for arrays of dask only
+    return hasattr(X, "shape") and any(hasattr(X, name) for name in CHUNKED) and not hasattr(X, "values")
 
 
 def as_source(X: Any) -> Source:
@@ -33,12 +45,18 @@ def as_source(X: Any) -> Source:
     Source
     """
     if isinstance(X, Source):
-        return X
+        return X if isinstance(X, ConvertedSource | CheckedSource) else CheckedSource(X)
     if type(X) is np.ndarray and X.dtype.kind != "O":
         return ArraySource(X)
     if hasattr(X, "blocks") and hasattr(X, "transposed"):
         kind = type(X).__name__
         raise DataTypeError(f"X is a {kind}, which looks like a source but is none: derive {kind} from vrpca.Source.")
+    if lies_elsewhere(X):
+        kind = f"{type(X).__module__.partition('.')[0]} {type(X).__name__}"
+        raise DataTypeError(
+            f"X is a {kind}, which is not loaded behind your back. Pass numpy.asarray(X) if it fits in memory; else a "
+            "subclass of vrpca.Source that hands out blocks of its rows."
+        )
     if is_path(X):
         X = open_data(X)
     if sp.issparse(X):

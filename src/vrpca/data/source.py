@@ -58,6 +58,12 @@ class ArraySum:
 class Source(ABC):
     """A matrix whose rows can be walked, block by block.
 
+    Data of your own become a source by a subclass with a shape, a dtype, `blocks` and `transposed`. Its promises are
+    checked: attributes at once, every block when it is handed out, the rows at the end of every pass, and a weighted
+    sum of entries against the first pass: of all rows, or of every sixteenth where there are many. A pass that gives
+    other rows is refused. Changes that this sum does not show, or shows as rounding, are not noticed. A source with a
+    `reduce` of its own checks its blocks itself.
+
     Attributes
     ----------
     shape : tuple of int
@@ -180,8 +186,27 @@ def check_shape(shape: tuple[int, ...]) -> None:
             "single feature, X.reshape(1, -1) if it is a single sample."
         )
     for count, what in zip(shape, ("sample", "feature"), strict=True):
-        if count == 0:
-            raise DataError(f"Found array with 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")
+        if count < 1:
+            raise DataError(f"Found array with {count} {what}(s) (shape={shape}) while a minimum of 1 is required.")
+
+
+def check_finite(where: int | Array, X: Any, axes: tuple[str, str] = ("row", "column")) -> None:
+    """Raise, with the place, if an entry of a block is not finite.
+
+    `where` is the number of the block's first row, or has the numbers of all of its rows. `axes` says what the rows and
+    columns of the block are to the user.
+    """
+    values = X.data if sp.issparse(X) else X
+    if np.isfinite(values).all():
+        return
+    bad = tuple(np.argwhere(~np.isfinite(values))[0])
+    row, column = bad if not sp.issparse(X) else (np.searchsorted(X.indptr, bad[0], side="right") - 1, X.indices[bad])
+    number = where[row] if isinstance(where, np.ndarray) else where + row
+    what = "NaN" if np.isnan(values[bad]) else "infinity"
+    raise DataError(
+        f"Input X contains {what} ({axes[0]} {number}, {axes[1]} {column}); it must hold finite numbers only. "
+        "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer)."
+    )
 
 
 def walk(n: int, rows: int, rng: Rng | None) -> Iterator[slice]:

@@ -20,6 +20,7 @@ from vrpca.data.row_map import RowMap
 from vrpca.data.sampling import draws, passes_of_draws
 from vrpca.data.source import ArraySum, Source
 from vrpca.data.stream import MappedStream
+from vrpca.errors import DataError
 from vrpca.linalg import aligned_zeros
 from vrpca.typing import Array, Rng, Where
 
@@ -89,10 +90,13 @@ class View:
         mean = moments.data_mean if problem.center else None
         square = problem.square(moments)
         inverse = None
-        frobenius = np.sqrt(n * square.sum()) / moments.factor
+        with np.errstate(over="ignore"):
+            frobenius = np.sqrt(n * square.sum()) / moments.factor
         if problem.scale:
             inverse = 1 / column_scale(moments)
             frobenius = np.sqrt(n * (square * (inverse / moments.factor) ** 2).sum())
+        if not np.isfinite(frobenius):
+            raise DataError("X is so large that its norm overflows: divide it by a power of ten.")
         support = diagonal = None
         if transpose:
             source, shift = source.transposed(), None
@@ -133,7 +137,7 @@ class View:
             out[...] = U
             U = out
         U /= self.n
-        return U
+        return _finite(U)
 
     def _read(self, accumulator: Any, rng: Rng | None = None) -> Any:
         """One pass: the accumulator's result."""
@@ -147,7 +151,7 @@ class View:
     def matrix(self) -> Array:
         """Return A itself (d x d), in double precision, by one pass."""
         implicit = self.cancellation**2 <= CANCELS
-        return self._read(SquareSum(self.map, self.d, implicit, self.n_threads)) / self.n
+        return _finite(self._read(SquareSum(self.map, self.d, implicit, self.n_threads)) / self.n)
 
     def stream(self, width: int, rng: Rng) -> Array | None:
         """The leading right singular vectors, approximately, by one pass in random block order; or None."""
@@ -161,7 +165,7 @@ class View:
     def row_norms(self) -> Array:
         """Return every ``|z_i|^2`` (their mean is 1); read once, then kept."""
         if self._norms is None:
-            self._norms = self._read(RowNorms(self.kernel_rows, self.n))
+            self._norms = _finite(self._read(RowNorms(self.kernel_rows, self.n)))
         return self._norms
 
     def importance(self, sampling: str) -> Array | None:
@@ -234,6 +238,18 @@ class RowNorms(ArraySum):
         """Take in a block."""
         where = slice(start, start + X.shape[0])
         kernels.row_norms(self.rows.of_block(where, X), self.out[where])
+
+
+def _finite(found: Array) -> Array:
+    """What a pass found; raise if that is not finite. The first pass has seen that the data were."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = found.sum()
+    if not np.isfinite(total):
+        raise DataError(
+            "X was finite in the first pass, but a product with it is not: X was changed during the fit, or its "
+            "numbers are too large. Leave X alone until the fit has ended, scale it, or pass it as float64."
+        )
+    return found
 
 
 def _cancellation(moments: Moments, inverse: Array | None) -> float:
