@@ -19,6 +19,10 @@ ROOT = Path(__file__).parents[1]
 
 # The probe throws, so that it is linked with the C++ library.
 PROBE = 'extern "C" void probe() { throw 1; }'
+LOADED = """
+import vrpca.kernels._native as native
+assert b"{symbol}" in open(native.__file__, "rb").read(), f"{{native.__file__}} was compiled without the sanitizer"
+"""
 RUNTIME = re.compile(r"^\s*(lib(?:clang_rt\.)?(?:asan|tsan|ubsan|stdc\+\+|c\+\+)\S*)(?: => (/\S+))?", re.MULTILINE)
 
 
@@ -28,6 +32,7 @@ class Sanitizer:
 
     name: str
     flags: str  # for -fsanitize=
+    symbol: str  # a function that all code compiled with it calls
     tests: list[str]
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -36,6 +41,7 @@ SANITIZERS = [
     Sanitizer(
         "AddressSanitizer and UBSan",
         "address,undefined",
+        "__asan_init",
         ["-n", "auto", "tests/kernels", "tests/data", "tests/test_concurrency.py"],
         {
             # Python leaves memory to the end of the process. An array that is too large has to be a MemoryError.
@@ -47,6 +53,7 @@ SANITIZERS = [
     Sanitizer(
         "ThreadSanitizer",
         "thread",
+        "__tsan_init",
         ["tests/test_concurrency.py"],
         {"TSAN_OPTIONS": f"halt_on_error=1:suppressions={ROOT / 'tests' / 'tsan.supp'}"},
     ),
@@ -109,14 +116,15 @@ def build(compiler: str, sanitizer: Sanitizer) -> None:
     )
 
 
-def test(sanitizer: Sanitizer, runtime: str, arguments: list[str]) -> bool:
+def passes(sanitizer: Sanitizer, runtime: str, arguments: list[str]) -> bool:
     """Whether the tests pass."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "LD_PRELOAD": runtime, **sanitizer.environment}
-    probe = subprocess.run([sys.executable, "-c", "import vrpca.kernels._native"], env=environment, check=False)
-    if probe.returncode:
+    probe = [sys.executable, "-c", LOADED.format(symbol=sanitizer.symbol)]
+    if subprocess.run(probe, env=environment, check=False).returncode:
         raise MissingError(
-            f"Python does not start with {sanitizer.name}. Where it speaks of a memory mapping, the addresses of this "
-            "system are too random for it: 'sudo sysctl vm.mmap_rnd_bits=28', or a newer compiler."
+            f"Python cannot load the kernels with {sanitizer.name}. If the message above speaks of a memory mapping, the "
+            "addresses of this system are too random for it: run 'sudo sysctl vm.mmap_rnd_bits=28', or use a newer "
+            "compiler."
         )
     # Only what Python prints is captured, so that the report of a sanitizer is seen.
     command = [sys.executable, "-m", "pytest", "-q", "--capture=sys", *sanitizer.tests, *arguments]
@@ -132,7 +140,7 @@ def main(arguments: list[str]) -> int:
         for sanitizer, runtime in zip(SANITIZERS, runtimes, strict=True):
             print(f"\n{sanitizer.name}", flush=True)
             build(compiler, sanitizer)
-            if not test(sanitizer, runtime, arguments):
+            if not passes(sanitizer, runtime, arguments):
                 failed.append(sanitizer.name)
     except MissingError as error:
         print(error, file=sys.stderr)
