@@ -122,9 +122,8 @@ def passes(sanitizer: Sanitizer, runtime: str, arguments: list[str]) -> bool:
     probe = [sys.executable, "-c", LOADED.format(symbol=sanitizer.symbol)]
     if subprocess.run(probe, env=environment, check=False).returncode:
         raise MissingError(
-            f"Python cannot load the kernels with {sanitizer.name}. If the message above speaks of a memory mapping, the "
-            "addresses of this system are too random for it: run 'sudo sysctl vm.mmap_rnd_bits=28', or use a newer "
-            "compiler."
+            f"Python cannot load the kernels with {sanitizer.name}. If the message above speaks of a memory mapping, "
+            "the addresses of this system are too random: run 'sudo sysctl vm.mmap_rnd_bits=28', or take a newer g++."
         )
     # Only what Python prints is captured, so that the report of a sanitizer is seen.
     command = [sys.executable, "-m", "pytest", "-q", "--capture=sys", *sanitizer.tests, *arguments]
