@@ -3,6 +3,9 @@
 #   make demo    generate data, fit, transform, check, plot; everything under demo-output/
 #   make test    the test suite, with the compiled kernels and then with their NumPy twins
 #   make test-processors   the same as other processors run it: with each of OpenBLAS' kernels that this one can run
+#   make test-oldest   the suite with the oldest versions that pyproject.toml allows; they are installed in build/oldest
+#   make sanitize   the tests of the kernels and the data under AddressSanitizer and UBSan, then concurrent fits under
+#                ThreadSanitizer; builds of their own in build/sanitize; SANITIZE_ARGS are arguments for pytest
 #   make lint    ruff and mypy
 #   make fuzz    certificates of nasty matrices against the truth, then damaged files and bad options, half of FUZZ_SECONDS
 #                each (300 by default); FUZZ_SEED is a number, another one for each run by default; both print how to run
@@ -16,11 +19,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := $(wildcard src/vrpca/kernels/native/*)
+OLDEST := build/oldest
+SANITIZE := build/sanitize
 FUZZ_SECONDS ?= 300
 FUZZ_SEED := $(or $(FUZZ_SEED),$(shell date +%s))
 export VRPCA_DATA ?= ../shared/data
 
-.PHONY: demo test test-processors lint fuzz bench clean
+.PHONY: demo test test-processors test-oldest sanitize lint fuzz bench clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMP)
@@ -33,6 +38,13 @@ test: $(STAMP)
 
 test-processors: $(STAMP)
 	$(BIN)/python tests/processors.py
+
+# Old versions may warn of what was deprecated after them.
+test-oldest: $(OLDEST)/.installed
+	OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n auto -W ignore::DeprecationWarning
+
+sanitize: $(SANITIZE)/bin/python
+	$(SANITIZE)/bin/python tests/sanitize.py $(SANITIZE_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -62,9 +74,17 @@ $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable ".[test,lint]"
 	@touch $@
 
-$(BIN)/python:
+# The versions to build with are the oldest ones, too: pip reads PIP_BUILD_CONSTRAINT for those, or PIP_CONSTRAINT if it
+# is older than 25.3.
+$(OLDEST)/.installed: pyproject.toml CMakeLists.txt tests/oldest.py $(NATIVE) | $(OLDEST)/bin/python
+	$(OLDEST)/bin/python tests/oldest.py > $(OLDEST)/constraints.txt
+	PIP_CONSTRAINT=$(OLDEST)/constraints.txt PIP_BUILD_CONSTRAINT=$(OLDEST)/constraints.txt \
+	  $(OLDEST)/bin/python -m pip install --quiet --config-settings=build-dir=$(OLDEST)/cmake --editable ".[test]"
+	@touch $@
+
+%/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "vrpca needs Python 3.11 or newer, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1):" \
 	    "run 'make PYTHON=/path/to/python3.11 ...'." >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(PYTHON) -m venv $*
+	$@ -m pip install --quiet --upgrade pip

@@ -1,7 +1,11 @@
 """One import for all implementations: the instruction sets agree, and the package runs on the NumPy twin alone."""
 
 import json
+import os
 import platform
+import shutil
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,8 +50,6 @@ print(json.dumps([native.instruction_set(), found]))
 
 
 def epochs(**environment):
-    import os
-
     here = os.path.dirname(__file__)
     ended = run_python(EPOCHS.format(path=[here, os.path.dirname(here)]), **environment)
     assert ended.returncode == 0, ended.stderr
@@ -65,6 +67,24 @@ def test_the_baseline_instruction_set_agrees_with_the_best_one():
         unit = eps(np.float64 if "float64" in key or key.split()[-1] in ("mean", "M2") else np.float32)
         scale = max(1.0, np.abs(values).max())
         np.testing.assert_allclose(found[key], values, rtol=0, atol=500 * unit * scale, err_msg=key)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86-64 has two instruction sets")
+@pytest.mark.skipif(not (shutil.which("c++") and shutil.which("nm")), reason="needs a compiler and nm")
+def test_instruction_sets_share_no_function(tmp_path):
+    """The linker keeps one copy of a shared function, and an old processor could not run the copy with AVX2.
+
+    Without optimisation nothing is inlined, so that all functions are seen.
+    """
+    source = Path(__file__).parents[2] / "src/vrpca/kernels/native/kernels_avx2.cpp"
+    compiled = tmp_path / "kernels.o"
+    flags = ["-std=c++17", "-O0", "-w", "-mavx2", "-mfma", "-fopenmp-simd"]
+    subprocess.run(["c++", *flags, "-c", str(source), "-o", str(compiled)], check=True)
+    symbols = subprocess.run(
+        ["nm", "-C", "--defined-only", str(compiled)], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    assert len(symbols) > 100
+    assert [symbol for symbol in symbols if "vrpca::avx2::" not in symbol] == []
 
 
 def test_every_kernel_has_a_twin():

@@ -249,3 +249,15 @@ def test_a_row_of_weight_zero_does_not_spoil_the_variance_of_the_others(kind, th
     rest = case.X[1:]
     np.testing.assert_allclose(mean, rest.mean(0), atol=1e-12)
     np.testing.assert_allclose(M2, ((rest - rest.mean(0)) ** 2).sum(0), rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_data_without_columns(kind, threads, rng):
+    rows = make_case(rng, 9, 0, kind).rows(native)
+    P, norms = np.ones((9, 2)), np.ones(9)
+    native.product(rows, np.ones((0, 2)), np.ones((0, 2)), P, threads)
+    native.row_norms(rows, norms)
+    assert not P.any() and not norms.any()
+    assert [np.size(part) for part in native.moments(rows, None, 1.0, threads)] == [1, 0, 0]
+    assert [np.size(part) for part in native.squares(rows, None, 1.0, threads)] == [1, 0]

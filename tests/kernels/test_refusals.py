@@ -203,6 +203,12 @@ def test_a_broken_csr_matrix_is_refused(place, value, index):
         native.csr_rows(*parts, None, None, None, None, 1.0)
 
 
+@pytest.mark.parametrize("columns", [-1, -(2**62)])
+def test_a_negative_number_of_columns_is_refused(columns):
+    with pytest.raises(ValueError, match="negative"):
+        native.csr_rows(np.zeros(3, np.int32), np.zeros(0, np.int32), np.zeros(0), columns, *[None] * 4, 1.0)
+
+
 @pytest.mark.parametrize("spoil", SPOILERS)
 @pytest.mark.parametrize("name", ["G", "first"])
 def test_gram_refuses_what_is_wrong(name, spoil, rng):

@@ -39,7 +39,7 @@ SparsePlan plan_product(const CsrRows<T, I>& r, i64 l, bool on_cache_lines, i64 
     SparsePlan plan;
     plan.in_place = few || ((l <= 2 || l % 4 == 0) && on_cache_lines);
     plan.width = plan.in_place ? l : DISPATCH(padded(l));
-    plan.parts = few ? 1 : std::max<i64>(1, std::min<i64>(threads, entries / r.d));
+    plan.parts = few ? 1 : std::max<i64>(1, std::min<i64>(threads, entries / std::max<i64>(1, r.d)));
     plan.copies = plan.in_place && one_sum ? plan.parts - 1 : plan.parts;
     plan.per_sum = one_sum ? std::max<i64>(1, r.n) : per_sum;
     return plan;

@@ -57,6 +57,7 @@ void bind_csr(nb::module_& m, const char* name) {
                          OptVec<const T> col_scale, OptVec<const double> shift, OptVec<const double> row_scale,
                          OptVec<const double> row_shift, double unit) {
         i64 n = i64(indptr.size()) - 1;
+        require(columns >= 0, "the number of columns must not be negative");
         require(n >= 0 && indices.size() == values.size(), "indices and data must have the same length");
         for (i64 i = 0; i < n; i++) require(indptr.data()[i] <= indptr.data()[i + 1], "indptr must not decrease");
         require(indptr.data()[0] >= 0 && i64(indptr.data()[n]) <= i64(indices.size()), "indptr points past the data");

@@ -62,7 +62,7 @@ void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, T* strips) {
         const i64 count = hi - first < most ? hi - first : most;
         for (i64 r = 0; r < count; r++) {
             const T* z = row_of(rows, first + r, scratch).z;
-            const T a = T(rows.map.a(first + r));
+            const T a = T(row_factor(rows.map, first + r));
             i64 c = 0;
             for (; c + S <= d; c += S) {
                 Pack<T, int(S)> y;
@@ -72,7 +72,7 @@ void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, T* strips) {
             }
             T* rest = strips + c * most + r * S;
             for (i64 e = 0; c + e < d; e++) rest[e] = a * z[c + e];
-            rest[d - c] = T(rows.map.scale(first + r));
+            rest[d - c] = T(row_scale(rows.map, first + r));
         }
         for (i64 i = 0; i < side; i += BROADCAST)
             for (i64 c = i / S * S; c < side; c += S)

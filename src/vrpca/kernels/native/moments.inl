@@ -12,7 +12,7 @@ void row_norms(const Rows& rows, double* norms, typename Rows::T* scratch) {
     double mm = m ? inner(m, m, rows.d) : 0;
     for (i64 i = 0; i < rows.n; i++) {
         auto x = row_of(rows, i, scratch);
-        double a = rows.map.a(i), b = rows.map.b(i), s = squared_norm(rows, x);
+        double a = row_factor(rows.map, i), b = row_shift(rows.map, i), s = squared_norm(rows, x);
         if (m) s += b * (b * mm - 2 * dot_shift(rows, x, m));
         norms[i] = a * a * (s > 0 ? s : 0);
     }

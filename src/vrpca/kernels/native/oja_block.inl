@@ -33,7 +33,7 @@ void oja_block(const Rows& rows, typename Rows::T* W, i64 l, const i64* order, i
         const i64 i = order[t];
         auto x = row_of(rows, i, scratch);
         panel.project(x, x_);
-        const double a = rows.map.a(i), b = mu ? rows.map.b(i) : 0, xm = mu ? double(x_[l]) : 0;
+        const double a = row_factor(rows.map, i), b = mu ? row_shift(rows.map, i) : 0, xm = mu ? double(x_[l]) : 0;
         const double step = eta[t] * (rho ? rho[i] : 1.0) * a;
         for (i64 c = 0; c < l; c++) {
             double y = a * (double(x_[c]) + xm * c_[c] - b * (mG[c] + mm * c_[c]));

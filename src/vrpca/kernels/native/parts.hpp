@@ -9,14 +9,14 @@
 namespace vrpca {
 
 // The number of parts. A thread has sums of its own for all d columns. They have to be cleared first and added up
-// last, so a part must be worth it: 64 dense rows, or 8 stored entries per column.
+// last, so a part must be worth it: 64 dense rows, or 8 stored entries per column. There may be no columns.
 template <class T>
 i64 parts_of(const DenseRows<T>& r, i64 threads) {
     return std::max<i64>(1, std::min<i64>(threads, (r.n + 63) / 64));
 }
 template <class T, class I>
 i64 parts_of(const CsrRows<T, I>& r, i64 threads) {
-    return std::max<i64>(1, std::min<i64>(threads, (r.indptr[r.n] - r.indptr[0]) / (8 * r.d)));
+    return std::max<i64>(1, std::min<i64>(threads, (r.indptr[r.n] - r.indptr[0]) / std::max<i64>(1, 8 * r.d)));
 }
 
 // The first row of every part, and the number of rows. Parts of dense data have the same number of rows. Parts of

@@ -44,7 +44,7 @@ struct FusedRow {
         T y[C];
         const SparseRow<T, I> x = raw_row(rows, i);
         project_chunk<C, S>(x, rows.map.col_scale, W + c, ld, y);
-        step(y, C, c, i, rows.map.a(i), rows.map.b(i));
+        step(y, C, c, i, row_factor(rows.map, i), row_shift(rows.map, i));
         update_chunk<C, S>(x, rows.map.col_scale, y, U + c, ld);
     }
 };
@@ -92,7 +92,7 @@ struct FusedRows {
         for (i64 i = lo; i < hi; i++) {
             const SparseRow<T, I> x = raw_row(rows, i);
             project_and_update<C, S>(x, before, rows.map.col_scale, W, U, ld, h, y);
-            step(y, C, c, i, rows.map.a(i), rows.map.b(i));
+            step(y, C, c, i, row_factor(rows.map, i), row_shift(rows.map, i));
             h.load(y);
             before = x;
         }
@@ -172,7 +172,7 @@ inline void product_tile(const DenseRows<T>& rows, i64 i, i64 count, const T* co
                     y[q][r + s] = 0;
                     continue;
                 }
-                double a = rows.map.a(i + r + s), yc = a * double(out[s * C + q]);
+                double a = row_factor(rows.map, i + r + s), yc = a * double(out[s * C + q]);
                 if (P) P[(i + r + s) * l + c + q] = T(yc);
                 y[q][r + s] = T(a * yc);
             }
@@ -241,7 +241,7 @@ void wide_product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* panels, i64
             project_rows<R>(z, d, panels + c * d * WIDE, y);
             for (i64 r = 0; r < R; r++)
                 for (i64 s = 0; s < WIDE; s++) {
-                    const double a = i + r < hi ? rows.map.a(i + r) : 0, yc = a * double(y[r * WIDE + s]);
+                    const double a = i + r < hi ? row_factor(rows.map, i + r) : 0, yc = a * double(y[r * WIDE + s]);
                     if (P && i + r < hi && c * WIDE + s < l) P[(i + r) * l + c * WIDE + s] = T(yc);
                     y[r * WIDE + s] = T(a * yc);  // zero for rows past the last one
                 }

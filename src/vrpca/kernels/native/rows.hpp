@@ -1,7 +1,8 @@
 // Rows of the data as the kernels see them: z_i = a_i (x_i * s - b_i m). They are never stored.
 //
 // a is the row scale times one unit, s the column scale, b the row shift and m the shift vector. A null pointer
-// stands for ones; for m it stands for no shift. This file has plain data only; rows.inl has the arithmetic.
+// stands for ones; for m it stands for no shift. This file has plain data only; rows.inl has the arithmetic. A function
+// here would be compiled for every instruction set, and the linker would keep one copy for all of them.
 #pragma once
 #include <cstdint>
 
@@ -16,10 +17,6 @@ struct RowMap {
     const double* row_scale = nullptr;
     const double* row_shift = nullptr;
     double unit = 1;
-
-    double scale(i64 i) const { return row_scale ? row_scale[i] : 1.0; }
-    double a(i64 i) const { return unit * scale(i); }
-    double b(i64 i) const { return row_shift ? row_shift[i] : 1.0; }
 };
 
 template <class T_>

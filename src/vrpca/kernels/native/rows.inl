@@ -17,6 +17,14 @@ constexpr i64 NEXT = 2;   // dense rows; they are longer, so that few of them fi
 constexpr i64 SPARSE_BYTES = 1024;  // of the indices, and as many of the values
 constexpr i64 DENSE_BYTES = 8192;
 
+// The parts of the map of row i: its scale, a (the scale times the unit) and b.
+template <class T>
+inline double row_scale(const RowMap<T>& map, i64 i) { return map.row_scale ? map.row_scale[i] : 1.0; }
+template <class T>
+inline double row_factor(const RowMap<T>& map, i64 i) { return map.unit * row_scale(map, i); }
+template <class T>
+inline double row_shift(const RowMap<T>& map, i64 i) { return map.row_shift ? map.row_shift[i] : 1.0; }
+
 // ------------------------------------------------------------------------------------------------- sparse rows
 
 // The stored entries of a row: column numbers j, values v.
@@ -89,10 +97,11 @@ inline bool mapped(const DenseRows<T>& rows) { return rows.map.col_scale || rows
 template <class T>
 inline void map_row(const DenseRows<T>& rows, i64 i, T* out, const T* next) {
     using Four = Lanes<T, 4 * sizeof(T)>;
+    constexpr i64 line = 64 / i64(sizeof(T));  // numbers in a cache line
     const T* x = rows.X + i * rows.d;
     const T* s = rows.map.col_scale;
     const double* m = rows.map.shift;
-    const double b = rows.map.b(i);
+    const double b = row_shift(rows.map, i);
     const i64 d = rows.d;
     i64 j = 0;
     if (!m) {
@@ -101,7 +110,7 @@ inline void map_row(const DenseRows<T>& rows, i64 i, T* out, const T* next) {
         return;
     }
     for (; j + 4 <= d; j += 4) {
-        if (j % 32 == 0) prefetch(next + j / 2);  // 16 floats are one cache line
+        if (j % (2 * line) == 0) prefetch(next + j / 2);
         Quad::V z = __builtin_convertvector(Four::get(x + j), Quad::V);
         if (s) z *= __builtin_convertvector(Four::get(s + j), Quad::V);
         Four::put(out + j, __builtin_convertvector(z - b * Quad::get(m + j), typename Four::V));

@@ -98,7 +98,7 @@ template <class T>
 inline void block_step(const RowMap<T>& map, const double* mu, double mm, i64 i, const T* p, const double* theta,
                        double eta, double rho, const BlockState<T> b) {
     const i64 l = b.l, ld = b.ld;
-    const double a = map.a(i), shift = mu ? map.b(i) : 0, xm = mu ? double(b.x[2 * l]) : 0;
+    const double a = row_factor(map, i), shift = mu ? row_shift(map, i) : 0, xm = mu ? double(b.x[2 * l]) : 0;
     const double zm = a * (xm - shift * mm);
     for (i64 c = 0; c < ld; c += 4) {
         Quad::put(b.zU + c, a * (widen(b.x + l + c) - shift * Quad::get(b.mU + c)));

@@ -11,7 +11,7 @@ namespace VRPCA_ISA {
 // Writes out z = a (x * s - b m), all d entries.
 template <class T, class I>
 inline void write_row(const CsrRows<T, I>& rows, i64 i, T* z) {
-    const double a = rows.map.a(i), ab = a * rows.map.b(i);
+    const double a = row_factor(rows.map, i), ab = a * row_shift(rows.map, i);
     const double* m = rows.map.shift;
     for (i64 j = 0; j < rows.d; j++) z[j] = m ? T(-ab * m[j]) : T(0);
     const SparseRow<T, I> x = raw_row(rows, i);
@@ -22,7 +22,7 @@ inline void write_row(const CsrRows<T, I>& rows, i64 i, T* z) {
 }
 template <class T>
 inline void write_row(const DenseRows<T>& rows, i64 i, T* z) {
-    const T a = T(rows.map.a(i));
+    const T a = T(row_factor(rows.map, i));
     const T* x = row_of(rows, i, z).z;
     for (i64 j = 0; j < rows.d; j++) z[j] = a * x[j];
 }

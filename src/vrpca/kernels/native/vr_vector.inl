@@ -62,10 +62,10 @@ void vr_vector(const Rows& rows, typename Rows::T* w, const typename Rows::T* w0
         const i64 i = order[t];
         auto next = raw_row(rows, order[t + NEXT < m ? t + NEXT : t]);
         auto x = row_of(rows, i, t % 2 ? scratch : scratch + row_size(rows), next);
-        const double lift = rows.map.a(i) / sigma;  // before the walk, so that the two overlap
+        const double lift = row_factor(rows.map, i) / sigma;  // before the walk, so that the two overlap
         T y[4];
         const double xx = panel.advance_one(last, h, x, next, y);
-        const double a = rows.map.a(i), b = mu ? rows.map.b(i) : 0, xm = mu ? double(y[2]) : 0;
+        const double a = row_factor(rows.map, i), b = mu ? row_shift(rows.map, i) : 0, xm = mu ? double(y[2]) : 0;
         const double zu = a * (double(y[1]) - b * um), zm = a * (xm - b * mm);
         double zz = a * a * (xx - 2 * b * xm + b * b * mm);
         // gap = z.w - z.w0
