@@ -187,6 +187,7 @@ def test_the_trace_is_that_of_the_data(unit, transpose, rng):
     assert view.trace == pytest.approx((X**2).sum() / (5 if transpose else 40), rel=1e-13)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # of NumPy, before the error
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("fmt", ["array", "csr"])
 @pytest.mark.parametrize(
