@@ -231,7 +231,8 @@ class Run:
         """The best state, or the one that has converged; with P where it is the last one."""
         if self.state is not None and (self.at_best or status is Status.CONVERGED):
             self.best, self.at_best = self.state.light(), True
-            self._confirm(self.state)
+            if status is not Status.CONVERGED:  # else the witness has been heard
+                self._confirm(self.state)
         P = self.state.P if self.state is not None and self.at_best else None
         best = self.best
         known = {name: getattr(best, name) for name in ("d", "theta", "G", "mu", "kind", "ceiling", "failure")}
