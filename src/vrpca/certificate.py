@@ -136,7 +136,7 @@ def _angles(theta: np.ndarray, norms: np.ndarray, k: int, mu: float, eps: float)
         while last < k and theta[last - 1] - theta[last] <= EQUAL * eps * theta[0]:
             last += 1
         above = theta[first - 1] - theta[first] if first else np.inf
-        below = theta[last - 1] - max(mu, *(theta[last:] + lengths[last:]), 0.0)
+        below = theta[last - 1] - max(mu, float((theta[last:] + lengths[last:]).max(initial=0.0)))
         gap = min(above, below)
         if gap > 0:
             sines[first:last] = min(1.0, float(np.linalg.norm(lengths[first:last])) / gap)
