@@ -26,8 +26,8 @@ class Certificate:
         Bound on ``1 - tr(W^T A W) / (lambda_1 + ... + lambda_k)``; 1 where nothing is known.
     kind : str
         ``"exact"``: mu is known. ``"probabilistic"``: mu is bounded by a fresh random search, but for the failure
-        probability asked for. ``"estimated"``: mu is estimated by the search that found the answer; small residuals
-        alone never prove that nothing larger was missed.
+        probability asked for. ``"estimated"``: mu is estimated by the search that found the answer, and an independent
+        witness has not objected; small residuals alone never prove that nothing larger was missed.
     residuals : numpy.ndarray
         ``|A w_j - theta_j w_j| / theta_1`` for each component.
     angles : numpy.ndarray
@@ -79,10 +79,7 @@ def certify(
     norms = lengths[:k]
     top = theta[0]
     if len(theta) < k or not top > 0:
-        left = max(0.0, 1.0 - float(theta.sum()))
-        return Certificate(
-            1.0, kind, norms / max(top, np.finfo(float).tiny), np.ones(len(norms)), left / max(top, left)
-        )
+        return Certificate(1.0, kind, norms / max(top, np.finfo(float).tiny), np.ones(len(norms)), mu=1.0)
     if len(theta) == d:  # W spans everything: only rounding can turn the leading vectors
         G, mu, kind = np.zeros_like(G), 0.0, "exact"
         lengths = np.zeros_like(lengths)

@@ -118,17 +118,16 @@ class Job:
         return replace(self, k=k, solver=solver)
 
     def certificate(self, state: State) -> Certificate:
-        """Bound for the leading vectors of a state: for as many as explain the fraction, and for all of them."""
-        certificate = certificate_of(state, self.k, self.view)
-        if self.fraction is None:
-            return certificate
-        fewer = certificate_of(state, self.needed(state), self.view)
-        return certificate if certificate.suboptimality >= fewer.suboptimality else fewer
+        """Bound for the leading vectors of a state: for all of them, and for as many as explain the fraction."""
+        counts = {self.k, self.needed(state)}
+        return max((certificate_of(state, k, self.view) for k in counts), key=lambda found: found.suboptimality)
 
     def needed(self, state: State) -> int:
-        """How many of the leading vectors explain the fraction, or all of them if they do not."""
+        """How many of the leading vectors explain the fraction; all of them if they do not, or if there is none."""
+        if self.fraction is None:
+            return self.k
         explained = np.cumsum(state.theta[: self.k])
-        return min(int(np.searchsorted(explained, self.fraction or 1.0)) + 1, self.k)
+        return min(int(np.searchsorted(explained, self.fraction)) + 1, self.k)
 
     def accurate(self, certificate: Certificate) -> bool:
         """Whether a certificate is below the tolerances."""
@@ -202,37 +201,29 @@ class Run:
         bar = progress_bar(self.options.tol) if self.options.verbose else nullcontext()
         try:
             with bar as draw:
-                status = self._record(self.best, self._hear_witness(), draw) or self._why_stop()
+                status = self._record("", draw) or self._why_stop()
                 while status is None:
                     event, end = self._judge(self.solver.step(self.view, self._handed_over(), self.job.rng))
-                    event = self._hear_witness() or event
-                    status = self._record(self.best if self.state is None else self.state, event, draw)
-                    status = status or self._why_stop(end)
+                    status = self._record(event, draw) or self._why_stop(end)
         except KeyboardInterrupt:
             if not self.history:  # nothing can be said of the start yet
                 raise
             status = Status.INTERRUPTED
         return self._outcome(status)
 
-    def _hear_witness(self) -> str:
-        """Let the witness object before a state is taken for good enough; say whether it does."""
-        state = self.state
-        if state is None or not self.job.accurate(self.job.certificate(state)):
-            return ""
-        return self._confirm(state)
-
-    def _confirm(self, state: State) -> str:
+    def _hear_witness(self, state: State) -> State:
+        """The state that the next step starts from, after an independent witness has had the chance to object."""
         self.state = state.confirmed(self.view)
         if self.at_best:
             self.best = self.state.light()
-        return "" if self.state.mu == state.mu else "something larger was found outside: the search takes it in"
+        return self.state
 
     def _outcome(self, status: Status) -> Outcome:
         """The best state, or the one that has converged; with P where it is the last one."""
         if self.state is not None and (self.at_best or status is Status.CONVERGED):
             self.best, self.at_best = self.state.light(), True
             if status is not Status.CONVERGED:  # else the witness has been heard
-                self._confirm(self.state)
+                self._hear_witness(self.state)
         P = self.state.P if self.state is not None and self.at_best else None
         best = self.best
         known = {name: getattr(best, name) for name in ("d", "theta", "G", "mu", "kind", "ceiling", "failure")}
@@ -269,8 +260,14 @@ class Run:
         self.state = state
         return what, None
 
-    def _record(self, state: State, event: str, draw: Callable[[Record], None] | None) -> Status | None:
+    def _record(self, event: str, draw: Callable[[Record], None] | None) -> Status | None:
+        """Certify where the run stands, and note it. Before a state is taken for accurate, its witness is heard."""
+        state = self.best if self.state is None else self.state
         certificate = self.job.certificate(state)
+        if self.state is not None and self.job.accurate(certificate):
+            state = self._hear_witness(state)
+            certificate = self.job.certificate(state)
+            event = event if state.missed is None else "something larger was found outside: the search takes it in"
         record = Record(
             self.epoch,
             self.budget.passes,
@@ -357,10 +354,8 @@ def proven(job: Job, outcome: Outcome, tries: int = SEARCHES - 1) -> Outcome:
 
 def _proven(job: Job, outcome: Outcome, tries: int) -> Outcome:
     W = np.ascontiguousarray(outcome.state.vectors())
-    left = max(0.0, 1.0 - float(outcome.state.theta.sum()))
-    search = RandomSearch(
-        job.view, W, left, job.options.failure_probability / SEARCHES, job.rng
-    )  # any of them may fail
+    failure = job.options.failure_probability / SEARCHES  # any of the searches may fail
+    search = RandomSearch(job.view, W, outcome.state.left, failure, job.rng)
     state = _searched(job, search, outcome)
     certificate = job.certificate(state)
     outcome = replace(outcome, state=state, certificate=certificate)

@@ -19,12 +19,12 @@ from vrpca.data.stream import Basis, StreamSum
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
 from vrpca.options import Options
-from vrpca.solvers.base import Passes, Rng, Solver, State, random_start, whole_registers
+from vrpca.solvers.base import Passes, Rng, Solver, random_start, whole_registers
 from vrpca.solvers.krylov import Krylov, KrylovState
 from vrpca.solvers.lanczos import Lanczos
 from vrpca.solvers.outside import known_outside
 from vrpca.solvers.search_space import SearchSpace, leading_vectors
-from vrpca.solvers.witness import Witness, heard
+from vrpca.solvers.witness import Witness, WitnessedState
 
 # These widths and lengths were found by trying, on MNIST, RCV1, news20 and generated spectra (`vrpca bench passes`).
 SAMPLE_FRACTION = 0.05  # fraction of the rows sampled for the start
@@ -162,14 +162,12 @@ def leading_of_sample(sample: View, width: int, rng: Rng) -> np.ndarray:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NarrowState(State):
+class NarrowState(WitnessedState):
     """The leading Ritz pairs of a Lanczos factorisation. The vectors are combined when asked for: few states are."""
 
     space: Lanczos
     coefficients: np.ndarray  # of the vectors in the first rows of S
     products: int  # how many products the pairs rest on, those of the start counting as one
-    witness: Witness
-    missed: np.ndarray | None = None  # a direction outside the pairs that the search has missed, as a row
 
     @cached_property
     def W(self) -> np.ndarray:
@@ -180,12 +178,16 @@ class NarrowState(State):
         """W."""
         return self.W
 
-    def confirmed(self, view: View) -> NarrowState:
-        """What the witness sees outside the pairs counts; what they have missed is taken in by the next step."""
-        if self.kind == "exact":
-            return self
+    def images(self) -> np.ndarray:
+        """The residuals, and ``theta W``."""
         W = self.W.T
-        return heard(self, view, W, self.space.residuals(self.coefficients) + W * self.theta[:, None].astype(W.dtype))
+        return self.space.residuals(self.coefficients) + W * self.theta[:, None].astype(W.dtype)
+
+    def confirmed(self, view: View) -> NarrowState:
+        """The state after the witness has been heard. It keeps the vectors that were combined for that."""
+        told = super().confirmed(view)
+        vars(told)["W"] = self.W
+        return told
 
 
 class Narrow(Accelerated, Solver[NarrowState]):

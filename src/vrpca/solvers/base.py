@@ -35,6 +35,12 @@ class State(ABC):
     steps_left: int | None = None  # steps that the solver still has to take; None for any number
     step: Step = NO_STEP  # the step size, where there is one
     P: np.ndarray | None = None  # Z W, where the solver has it
+    missed: np.ndarray | None = None  # a direction outside W that the search has proved to be blind for
+
+    @property
+    def left(self) -> float:
+        """The trace of A on W's complement, which no eigenvalue there exceeds: tr A = 1."""
+        return max(0.0, 1.0 - float(self.theta.sum()))
 
     @abstractmethod
     def vectors(self) -> np.ndarray:

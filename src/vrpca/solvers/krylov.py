@@ -12,7 +12,7 @@ from vrpca.options import Options
 from vrpca.solvers.base import Answer, Passes, Rng, Solver, random_start, whole_registers
 from vrpca.solvers.outside import known_outside
 from vrpca.solvers.search_space import SearchSpace
-from vrpca.solvers.witness import Witness, heard
+from vrpca.solvers.witness import Witness, WitnessedState
 
 # Blocks of vectors that are kept before a restart. On Gaussian rows (4000 x 1500, flat, geometric and power-law
 # spectra, k = 1 and 6, tol=1e-8), 3 blocks take up to 3 passes more than 10; 15, 20 and 30 blocks save none.
@@ -21,21 +21,17 @@ LEAST_EXTRA = 2  # columns beyond the wanted ones, as in `whole_registers`: eige
 
 
 @dataclass(frozen=True, kw_only=True)
-class KrylovState(Answer):
+class KrylovState(WitnessedState, Answer):
     """The leading Ritz pairs of a search space, and the residuals that expand it next."""
 
     space: SearchSpace
     residuals: np.ndarray
     products: int  # how many products the pairs rest on; a streamed or sampled start counts as one
-    witness: Witness
-    missed: np.ndarray | None = None  # a direction outside the pairs that the search has missed, as a row
 
-    def confirmed(self, view: View) -> KrylovState:
-        """What the witness sees outside the pairs counts; what they have missed is taken in by the next step."""
-        if self.kind == "exact":
-            return self
+    def images(self) -> np.ndarray:
+        """The residuals, and ``theta W``."""
         W = self.W.T
-        return heard(self, view, W, self.residuals[: len(W)] + W * self.theta[:, None].astype(W.dtype))
+        return self.residuals[: len(W)] + W * self.theta[:, None].astype(W.dtype)
 
 
 class Krylov(Solver[KrylovState]):
@@ -45,9 +41,7 @@ class Krylov(Solver[KrylovState]):
         super().__init__(options, width)
         few = options.oversample is not None and options.oversample < LEAST_EXTRA
         self.block = width + (LEAST_EXTRA if few else 0)  # residuals that are multiplied along with the witness
-        self.watched = max(
-            self.block, width + 1
-        )  # pairs whose residuals are made: those after the wanted ones tell what is outside
+        self.watched = max(self.block, width + 1)  # pairs with residuals: the last of them tell what is left outside
         self.capacity = BLOCKS * (width + 1)  # vectors that are kept
 
     @staticmethod

@@ -191,14 +191,22 @@ class Complement:
         return out
 
 
-class RandomSearch:
-    """A block Krylov search of W's complement from random vectors; every step is one pass.
+def lanczos_error(dimension: int, products: int, failure: float, width: int = 1) -> float:
+    """By which part Lanczos iteration may miss the largest eigenvalue, but for a failure probability; 1 for all of it.
 
-    Lanczos iteration from a random vector finds the largest eigenvalue of a positive semidefinite matrix of order d to
-    a relative error eps within q steps but for a probability of ``1.648 sqrt(d) exp(-sqrt(eps) (2 q - 1))``
-    (Kuczynski and Wozniakowski 1992, theorem 4.2). A block of b random vectors searches the spans of b independent
-    runs, all of which would have to fail.
+    From a random vector, it finds the largest eigenvalue of a positive semidefinite matrix of order d to a relative
+    error e within q products but for a probability of ``1.648 sqrt(d) exp(-sqrt(e) (2 q - 1))`` (Kuczynski and
+    Wozniakowski 1992, theorem 4.2). A block of random vectors searches the spans of as many independent iterations, all
+    of which would have to fail.
     """
+    if products == 0:
+        return 1.0
+    exponent = math.log(1.648 * math.sqrt(max(1, dimension))) - math.log(failure) / width
+    return min(1.0, (exponent / (2 * products - 1)) ** 2)
+
+
+class RandomSearch:
+    """A block Krylov search of W's complement from random vectors; every step is one pass."""
 
     def __init__(self, view: View, W: np.ndarray, left: float, failure: float, rng: Rng):
         self.operator = Complement(view, W)
@@ -228,9 +236,8 @@ class RandomSearch:
 
     def ceiling(self) -> float:
         """What lambda_max on the complement does not exceed, but for the failure probability of all steps together."""
-        sure = math.log(1.648 * math.sqrt(self.dimension)) - math.log(self.failure / MOST) / self.width
-        error = (sure / (2 * self.steps - 1)) ** 2 if self.steps else 1.0
-        return min(self.left, float(self.space.theta[0]) / (1 - error) if error < 1 else math.inf)
+        error = lanczos_error(self.dimension, self.steps, self.failure / MOST, self.width)
+        return min(self.left, float(self.space.theta[0]) / (1 - error)) if error < 1 else self.left
 
     def above(self, value: float) -> bool:
         """Whether something larger has been found, and not only by rounding."""

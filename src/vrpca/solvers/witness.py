@@ -8,16 +8,16 @@ W that is larger than mu, the solver's own estimate, proves that mu is wrong, an
 
 from __future__ import annotations
 
-import math
+from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Self
 
 import numpy as np
 
 from vrpca.data.view import View
 from vrpca.linalg import sweep
-from vrpca.solvers.base import Rng
-from vrpca.solvers.outside import TRUSTED
+from vrpca.solvers.base import Rng, State
+from vrpca.solvers.outside import TRUSTED, lanczos_error
 from vrpca.solvers.search_space import Operator
 
 FAILURE = 0.01  # probability for which a witness says what no eigenvalue exceeds
@@ -28,7 +28,10 @@ CUTS = 10.0 ** -np.arange(0, 12, 2)  # squared lengths outside W, of unit vector
 
 @dataclass(frozen=True)
 class Sight:
-    """What a witness sees outside W: a Rayleigh quotient, less what rounding may have added, and its vector."""
+    """What a witness sees outside W: a Rayleigh quotient, less what rounding may have added, and its vector.
+
+    The value is zero, and so is the vector, where it sees nothing for sure.
+    """
 
     value: float
     vector: np.ndarray
@@ -79,25 +82,20 @@ class Witness:
         following = rest / type_(beta) if beta > 0 else np.zeros_like(rest)
         return replace(self, vectors=(*self.vectors, following), alpha=(*self.alpha, alpha), beta=(*self.beta, beta))
 
-    def outside(self, W: np.ndarray, U: np.ndarray, theta: np.ndarray, rounding: float) -> Sight | None:
-        """What it sees outside W, given as rows, with ``U = W A`` and ``W A W^T = diag(theta)``; None for nothing.
+    def outside(self, W: np.ndarray, U: np.ndarray, theta: np.ndarray, rounding: float, n_threads: int = 1) -> Sight:
+        """What it sees outside W, given as rows, with ``U = W A`` and ``W A W^T = diag(theta)``.
 
         `rounding` is that of products, relative to A. The vectors' parts outside W are ``K - C W``. Their Gram matrix
         and A's projection on them follow from small matrices, without another product.
         """
-        q = self.products
-        if q == 0:
-            return None
-        K, l = np.vstack(self.vectors), len(W)
-        both = sweep(np.ascontiguousarray(W), K, n_threads=1)  # sums in double precision
+        q, K, l = self.products, np.vstack(self.vectors), len(W)
+        both = sweep(np.ascontiguousarray(W), K, n_threads=n_threads)  # sums in double precision
         C, G = both[:q, :l], both[:q, l:]
-        D = sweep(np.ascontiguousarray(U), K, n_threads=1)[:q, :l]
+        D = sweep(np.ascontiguousarray(U), K, n_threads=n_threads)[:q, :l]
         M = G[:, :q] - C @ C.T
         H = G @ self._tridiagonal() - C @ D.T - D @ C.T + (C * theta) @ C.T
         error = ROUNDING * rounding * float(theta[0])
         value, y = _largest_quotient((M + M.T) / 2, (H + H.T) / 2, error)
-        if value <= 0:
-            return None
         vector = y.astype(W.dtype) @ K[:q]
         for _ in range(2):
             vector -= (W @ vector) @ W
@@ -116,14 +114,8 @@ class Witness:
         """What no eigenvalue outside exceeds, but for a failure probability, if the witness sees `value` there.
 
         None where it has seen too few products to say anything.
-
-        Lanczos iteration from a random vector finds the largest eigenvalue of a positive semidefinite matrix of order d
-        to a relative error e within q products but for a probability of ``1.648 sqrt(d) exp(-sqrt(e) (2 q - 1))``
-        (Kuczynski and Wozniakowski 1992, theorem 4.2).
         """
-        if self.products == 0:
-            return None
-        error = (math.log(1.648 * math.sqrt(max(1, dimension)) / failure) / (2 * self.products - 1)) ** 2
+        error = lanczos_error(dimension, self.products, failure)
         return value / (1 - error) if error < 1 else None
 
 
@@ -153,32 +145,46 @@ def column_outside(W: np.ndarray, U: np.ndarray, theta: np.ndarray, diagonal: np
     The part of e_j outside W is ``e_j - W^T w_j``, with w_j the j-th column of W. Its Rayleigh quotient is
     ``(A_jj - 2 u_j . w_j + w_j . (theta w_j)) / (1 - |w_j|^2)``: no product is needed.
     """
-    inside = np.einsum("ij,ij->j", W, W, dtype=np.float64)
-    cross = np.einsum("ij,ij->j", W, U, dtype=np.float64)
-    square = np.einsum("ij,ij,i->j", W, W, theta, dtype=np.float64)
-    left = 1 - inside
-    error = ROUNDING * rounding * float(theta[0])
-    quotient = (diagonal - 2 * cross + square - error) / np.maximum(left, CUTS[-1])
+    left = 1 - np.einsum("ij,ij->j", W, W, dtype=np.float64)
+    taken = np.einsum("ij,ij->j", W, 2 * U - W * theta[:, None].astype(W.dtype), dtype=np.float64)
+    quotient = (diagonal - taken - ROUNDING * rounding * float(theta[0])) / np.maximum(left, CUTS[-1])
     j = int(np.argmax(quotient))
     vector = -(W[:, j] @ W)
     vector[j] += 1
     return Sight(float(quotient[j]), vector)
 
 
-def heard(state: Any, view: View, W: np.ndarray, U: np.ndarray) -> Any:
-    """The state after its witness has been heard, and the columns of the data; W and ``U = W A`` are rows.
+@dataclass(frozen=True, kw_only=True)
+class WitnessedState(State):
+    """The state of a search that a witness travels along with."""
 
-    Something outside W that is larger than mu raises mu, and is what the search has missed. Once that has happened, the
-    search has proved to be blind, and nothing is known until the next witness has seen a few products.
-    """
-    if state.witness.objected and state.witness.products < TRUSTED:
-        return replace(state, mu=max(state.mu, 1.0 - float(state.theta.sum())))
-    sights = [state.witness.outside(W, U, state.theta, view.rounding)]
-    if view.diagonal is not None:
-        sights.append(column_outside(W, U, state.theta, view.diagonal, view.rounding))
-    largest = max((sight for sight in sights if sight is not None), key=lambda sight: sight.value, default=None)
-    seen = 0.0 if sights[0] is None else sights[0].value
-    state = replace(state, ceiling=state.witness.ceiling(seen, view.d - len(W), FAILURE), failure=FAILURE)
-    if largest is None or largest.value <= state.mu:
-        return state
-    return replace(state, mu=largest.value, missed=largest.vector)
+    witness: Witness
+
+    @abstractmethod
+    def images(self) -> np.ndarray:
+        """``U = W A``; the vectors are rows."""
+
+    def confirmed(self, view: View) -> Self:
+        """The state after the witness has been heard, and the columns of the data.
+
+        Something outside W that is larger than mu raises mu, and is what the search has missed. Once that has happened,
+        the search has proved to be blind, and nothing is known until the next witness has seen a few products.
+        """
+        if self.kind == "exact":
+            return self
+        if self.witness.objected and self.witness.products < TRUSTED:
+            return replace(self, mu=max(self.mu, self.left))
+        W, U = self.vectors().T, self.images()
+        sight = self.witness.outside(W, U, self.theta, view.rounding, view.n_threads)
+        ceiling = self.witness.ceiling(sight.value, view.d - len(W), FAILURE)
+        if view.diagonal is not None:
+            column = column_outside(W, U, self.theta, view.diagonal, view.rounding)
+            sight = max(sight, column, key=lambda seen: seen.value)
+        missed = sight.value > self.mu
+        return replace(
+            self,
+            mu=max(self.mu, sight.value),
+            ceiling=ceiling,
+            failure=FAILURE,
+            missed=sight.vector if missed else None,
+        )
