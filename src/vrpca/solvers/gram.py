@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import scipy.linalg
 
@@ -13,6 +15,8 @@ from vrpca.solvers.base import Answer, Passes, Rng, Solver, whole_registers
 from vrpca.solvers.outside import known_outside
 from vrpca.solvers.search_space import ritz
 from vrpca.threads import blas_threads
+
+FEW = 4  # times as many eigenvectors as are wanted: below d, finding only those is faster (d = 784 and 1500)
 
 
 class Gram(Solver[Answer]):
@@ -53,14 +57,30 @@ class Gram(Solver[Answer]):
     def _solve(self, view: View, A: np.ndarray, steps_left: int) -> Answer:
         l, d = self.width, view.d
         with blas_threads(view.n_threads):
-            leading = [max(0, d - l - 1), d - 1]
-            values, V = scipy.linalg.eigh(A, subset_by_index=leading, driver="evr", check_finite=False)
-        W = np.ascontiguousarray(V[:, ::-1][:, :l], dtype=view.dtype)
+            values, V = leading_pairs(A, min(l + 1, d))
+        W = np.ascontiguousarray(V[:, :l], dtype=view.dtype)
         exact = W.astype(np.float64)  # what was rounded to W, not V, is to be certified
         U = A @ exact
         theta, Y = ritz(exact.T @ U)
         exact, U = exact @ Y, U @ Y
         R = U - exact * theta
-        mu, kind = known_outside(values[::-1], l, None)
+        mu, kind = known_outside(values, l, None)
         W = exact.astype(view.dtype)
         return Answer(d=d, W=W, theta=theta, G=R.T @ R, mu=mu, kind=kind, steps_left=steps_left)
+
+
+def leading_pairs(A: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The largest eigenvalues of A, which come first, and their eigenvectors.
+
+    Bisection and inverse iteration find a few of them faster. Among equal eigenvalues they may fail, or find too few;
+    so does LAPACK's method of relatively robust representations (evr). Divide and conquer does not.
+    """
+    d = len(A)
+    if FEW * count < d:
+        with suppress(scipy.linalg.LinAlgError):
+            few = [d - count, d - 1]
+            values, V = scipy.linalg.eigh(A, subset_by_index=few, driver="evx", check_finite=False)
+            if len(values) == count:
+                return values[::-1], V[:, ::-1]
+    values, V = scipy.linalg.eigh(A, driver="evd", check_finite=False)
+    return values[::-1][:count], V[:, ::-1][:, :count]
