@@ -84,6 +84,18 @@ def test_spectra_in_steps(seed):
     holds(X, k, solver="accelerated", cost="time", tol=1e-6, random_state=seed)
 
 
+@pytest.mark.parametrize(("spread", "tol"), [(0, 1e-4), (1e-6, 1e-8), (1e-2, 1e-2)])
+def test_more_nearly_equal_values_than_a_narrow_block_has_vectors(spread, tol):
+    """A block sees no more of them than it has vectors, and its Ritz values look as if there were no others."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        close = 1 - spread * rng.random(15)
+        values = np.concatenate([[6, 5, 4], close, 0.98 * 0.93 ** np.arange(102)])
+        left, right = (np.linalg.qr(rng.standard_normal((m, 120)))[0] for m in (400, 200))
+        X = (left * np.sqrt(values)) @ right.T
+        holds(X, 12, solver="accelerated", cost="time", tol=tol, random_state=seed)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("tol", [1.7e-12, 1e-13])
 def test_one_eigenvalue_a_billion_times_the_others(tol, seed):

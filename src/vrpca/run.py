@@ -213,7 +213,7 @@ class Run:
 
     def _hear_witness(self, state: State) -> State:
         """The state that the next step starts from, after an independent witness has had the chance to object."""
-        self.state = state.confirmed(self.view)
+        self.state = state.confirmed(self.view, self.job.k)
         if self.at_best:
             self.best = self.state.light()
         return self.state

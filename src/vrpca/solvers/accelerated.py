@@ -22,7 +22,7 @@ from vrpca.options import Options
 from vrpca.solvers.base import Passes, Rng, Solver, random_start, whole_registers
 from vrpca.solvers.krylov import Krylov, KrylovState
 from vrpca.solvers.lanczos import Lanczos
-from vrpca.solvers.outside import known_outside
+from vrpca.solvers.outside import TRUSTED, known_outside
 from vrpca.solvers.search_space import SearchSpace, leading_vectors
 from vrpca.solvers.witness import Witness, WitnessedState
 
@@ -35,6 +35,7 @@ STREAMED, RESIDUALS = 12, 2  # widths of the streamed basis and of the residual 
 KEPT = 14  # vectors that `Streamed` keeps, in the same units: no restart after the first step
 WATCHED = 3  # pairs, in the same units, whose residuals tell what a stream may have missed
 NARROW, MANY = 4, 16  # columns of a block of `Narrow`; twice as many where this number of vectors is wanted
+UNRESOLVED = 4  # times the residual: Ritz values this close may be those of equal eigenvalues
 NARROW_BLOCKS = 8  # blocks that `Narrow` keeps, besides the wanted vectors, before a restart
 LONG = 1000  # stored entries per feature below which arithmetic with the vectors costs more than that with the rows
 
@@ -183,9 +184,21 @@ class NarrowState(WitnessedState):
         W = self.W.T
         return self.space.residuals(self.coefficients) + W * self.theta[:, None].astype(W.dtype)
 
-    def confirmed(self, view: View) -> NarrowState:
+    def blind(self, k: int) -> bool:
+        """Whether as many Ritz values as the block has vectors are equal, as far as residuals can tell.
+
+        A block sees no more directions of a repeated eigenvalue than it has vectors. Where some of k eigenvalues are
+        merely close, their Ritz vectors are mixed, and have residuals as large as the differences are.
+        """
+        lengths, b = np.sqrt(np.diag(self.G)), self.space.block
+        return any(
+            self.theta[i] - self.theta[i + b - 1] <= UNRESOLVED * lengths[i : min(i + b, k)].max()
+            for i in range(min(k, len(self.theta) - b + 1))
+        )
+
+    def confirmed(self, view: View, k: int) -> NarrowState:
         """The state after the witness has been heard. It keeps the vectors that were combined for that."""
-        told = super().confirmed(view)
+        told = super().confirmed(view, k)
         vars(told)["W"] = self.W
         return told
 
@@ -206,7 +219,7 @@ class Narrow(Accelerated, Solver[NarrowState]):
         keep = self.width + block
         capacity = min(max(2 * keep, keep + NARROW_BLOCKS * block), view.d)
         space = Lanczos(view, self.width, block, keep, capacity, rng, W0)
-        witness = Witness.random(view, rng)
+        witness = Witness.random(view, rng, most=TRUSTED)
         while space.size <= self.width and space.pending:
             witness = witness.after(space.expand(view, rng, witness.column))
         return self._state(space, 1, witness)  # however many blocks that took: none has been followed far

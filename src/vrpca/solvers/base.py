@@ -46,8 +46,8 @@ class State(ABC):
     def vectors(self) -> np.ndarray:
         """W: the Ritz vectors as columns."""
 
-    def confirmed(self, view: View) -> State:
-        """The state, after an independent witness of W's complement has been heard, where there is one."""
+    def confirmed(self, view: View, k: int) -> State:
+        """The state, before k vectors of it are taken for good: after an independent witness has been heard, if any."""
         return self
 
     def light(self) -> State:

@@ -109,7 +109,7 @@ class Lanczos:
             D = sweep(self.S[:at], self.S[at : at + len(lower)], n_threads=threads)
 
     def widen(self, missed: np.ndarray, rng: Rng) -> None:
-        """Put another block behind Z: a direction that was missed, and random ones. From now on blocks are wider.
+        """Put another block behind Z: a missed direction, unless it is zero, and random ones. Blocks stay so wide.
 
         The invariant holds: S A has no part in rows that are orthogonal to it and to Z. So their rows of B are zero.
         """
@@ -120,8 +120,10 @@ class Lanczos:
         self.S = np.empty((self.capacity + pending + self.block, len(missed)), old.dtype)
         self.S[: self.size + pending] = old[: self.size + pending]
         taken = self.size + pending
-        self.S[taken] = missed / np.linalg.norm(missed)
-        self.pending += self._orthonormalise(self.S[:taken], self.S[taken : taken + 1])
+        length = np.linalg.norm(missed)
+        if length > 0:
+            self.S[taken] = missed / length
+            self.pending += self._orthonormalise(self.S[:taken], self.S[taken : taken + 1])
         self._fill(rng, self.block)
         self.B = np.vstack([self.B, np.zeros((self.pending - pending, self.size))])
 

@@ -48,20 +48,21 @@ class Witness:
     vectors: tuple[np.ndarray, ...]  # the last one is to be multiplied next
     alpha: tuple[float, ...] = ()
     beta: tuple[float, ...] = ()
+    most: int = MOST  # products that it takes part in
     objected: bool = False  # whether another witness before it has found something
 
     @classmethod
-    def random(cls, operator: Operator, rng: Rng, objected: bool = False) -> Witness:
+    def random(cls, operator: Operator, rng: Rng, *, most: int = MOST, objected: bool = False) -> Witness:
         """A witness that starts from a random vector, zero where A is."""
         v = rng.standard_normal(operator.d, dtype=operator.dtype)
         if operator.support is not None:
             v[~operator.support] = 0
-        return cls((v / v.dtype.type(np.linalg.norm(v)),), objected=objected)
+        return cls((v / v.dtype.type(np.linalg.norm(v)),), most=most, objected=objected)
 
     @property
     def column(self) -> np.ndarray | None:
         """What is to be multiplied by A next; None where the witness has seen enough."""
-        return self.vectors[-1] if self.products < MOST else None
+        return self.vectors[-1] if self.products < self.most else None
 
     @property
     def products(self) -> int:
@@ -164,11 +165,15 @@ class WitnessedState(State):
     def images(self) -> np.ndarray:
         """``U = W A``; the vectors are rows."""
 
-    def confirmed(self, view: View) -> Self:
+    def blind(self, k: int) -> bool:
+        """Whether the search cannot tell that it has seen all that is as large as its k leading pairs."""
+        return False
+
+    def confirmed(self, view: View, k: int) -> Self:
         """The state after the witness has been heard, and the columns of the data.
 
-        Something outside W that is larger than mu raises mu, and is what the search has missed. Once that has happened,
-        the search has proved to be blind, and nothing is known until the next witness has seen a few products.
+        Something outside W that is larger than mu is what the search has missed. Then the search has proved to be
+        blind. What else is outside is not known until the next witness has seen a few products.
         """
         if self.kind == "exact":
             return self
@@ -180,11 +185,7 @@ class WitnessedState(State):
         if view.diagonal is not None:
             column = column_outside(W, U, self.theta, view.diagonal, view.rounding)
             sight = max(sight, column, key=lambda seen: seen.value)
-        missed = sight.value > self.mu
-        return replace(
-            self,
-            mu=max(self.mu, sight.value),
-            ceiling=ceiling,
-            failure=FAILURE,
-            missed=sight.vector if missed else None,
-        )
+        known = replace(self, ceiling=ceiling, failure=FAILURE)
+        if sight.value <= self.mu and not self.blind(k):
+            return known
+        return replace(known, mu=max(self.mu, self.left), missed=sight.vector)
