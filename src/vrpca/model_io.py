@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from vrpca.certificate import Certificate
-from vrpca.data.files import Archive, as_path, damage_reported, open_file, written_whole
+from vrpca.data.files.archive import Archive
+from vrpca.data.files.paths import as_path, damage_reported, open_file, written_whole
 from vrpca.errors import DataError
 from vrpca.estimators import PCA, TruncatedSVD
 from vrpca.history import Record, Status

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vrpca.data.files import written_whole
+from vrpca.data.files.paths import written_whole
 from vrpca.errors import OptionError
 from vrpca.history import Record
 

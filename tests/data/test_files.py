@@ -11,7 +11,8 @@ import pytest
 import scipy.sparse as sp
 
 from helpers import run_python
-from vrpca.data.files import check_target, new_array, open_data, written_whole
+from vrpca.data.files import open_data
+from vrpca.data.files.paths import check_target, new_array, written_whole
 from vrpca.data.open import as_source
 from vrpca.errors import DataError
 
@@ -362,7 +363,7 @@ def test_no_room_for_a_new_array(tmp_path, reserve):
     code = f"""
 import os, pathlib, resource
 from vrpca import DataError
-from vrpca.data.files import new_array, written_whole
+from vrpca.data.files.paths import new_array, written_whole
 if not {reserve}: del os.posix_fallocate
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:

@@ -11,7 +11,8 @@ import typer
 import vrpca
 from vrpca.cli.printing import describe, print_result
 from vrpca.cli.shared import DONE, FAILED, INTERRUPTED, Data, Json, Quiet, Threads, check_outputs, warnings_on_stderr
-from vrpca.data.files import check_target, open_data
+from vrpca.data.files import open_data
+from vrpca.data.files.paths import check_target
 from vrpca.errors import OptionError
 from vrpca.solvers import SOLVERS
 

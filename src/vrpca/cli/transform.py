@@ -10,7 +10,8 @@ import typer
 
 import vrpca
 from vrpca.cli.shared import Data, Model, Quiet, check_outputs, warnings_on_stderr
-from vrpca.data.files import check_target, new_array, open_data, written_whole
+from vrpca.data.files import open_data
+from vrpca.data.files.paths import check_target, new_array, written_whole
 from vrpca.data.open import as_source
 from vrpca.errors import DataError, OptionError
 

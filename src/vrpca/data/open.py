@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from vrpca.data.checked import CheckedSource
 from vrpca.data.files import open_data
+from vrpca.data.files.base import FileSource
 from vrpca.data.frames import FrameSource, is_frame
 from vrpca.data.memory import ArraySource, ConvertedSource, as_array, sparse_source
 from vrpca.data.source import Source
@@ -45,7 +46,7 @@ def as_source(X: Any) -> Source:
     Source
     """
     if isinstance(X, Source):
-        return X if isinstance(X, ConvertedSource | CheckedSource) else CheckedSource(X)
+        return X if isinstance(X, ConvertedSource | CheckedSource | FileSource) else CheckedSource(X)
     if type(X) is np.ndarray and X.dtype.kind != "O":
         return ArraySource(X)
     if hasattr(X, "blocks") and hasattr(X, "transposed"):

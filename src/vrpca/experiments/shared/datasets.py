@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vrpca.data.files import open_data, written_whole
+from vrpca.data.files import open_data
+from vrpca.data.files.paths import written_whole
 from vrpca.errors import DataError, OptionError
 from vrpca.experiments.shared.synthetic import PaperMatrix
 

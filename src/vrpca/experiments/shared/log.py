@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vrpca.data.files import written_whole
+from vrpca.data.files.paths import written_whole
 from vrpca.errors import DataError, OptionError
 
 # Two results of the benchmark are of the same measurement if these entries agree.

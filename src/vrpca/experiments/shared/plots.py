@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from vrpca.data.files import written_whole
+from vrpca.data.files.paths import written_whole
 
 FLOOR = 1e-15  # smaller suboptimalities are rounding error: a few eps of double precision
 

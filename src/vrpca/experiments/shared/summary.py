@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from vrpca.data.files import written_whole
+from vrpca.data.files.paths import written_whole
 from vrpca.experiments.shared.log import Result
 
 PACKAGES = ("vrpca", "numpy", "scipy", "scikit-learn", "primme", "fbpca", "dask")  # whose versions a page names

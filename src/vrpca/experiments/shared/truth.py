@@ -12,7 +12,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from vrpca.data.files import written_whole
+from vrpca.data.files.paths import written_whole
 from vrpca.errors import DataError
 from vrpca.experiments.shared.datasets import UNCENTRED, Prepared, load
 from vrpca.experiments.shared.optimum import Optimum, row_blocks

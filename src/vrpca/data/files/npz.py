@@ -1,0 +1,42 @@
+"""``.npz`` files: a sparse matrix (`scipy.sparse.save_npz`) or a dense one (`numpy.savez`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import scipy.sparse as sp
+
+from vrpca.data.files.archive import Archive
+from vrpca.errors import DataError
+
+
+def open_matrix(path: Path) -> Any:
+    """The matrix in an archive."""
+    with path.open("rb") as file:
+        archive = Archive(file)
+        if not {"format", "shape"} <= archive.members.keys():
+            return archive.read(_matrix_name(path, archive))
+        for name in archive.members:
+            archive.check(name)
+        file.seek(0)
+        X = sp.load_npz(file)
+    if X.format in ("csr", "csc", "bsr"):
+        X.check_format(full_check=True)  # compiled code follows these indices blindly
+    return X
+
+
+def _matrix_name(path: Path, archive: Archive) -> str:
+    """Which array of the archive is the data."""
+    names = archive.members.keys()
+    if "metadata" in names and "components_" in names:
+        raise DataError(f"{path} is a vrpca model, not data: name the file with the data.")
+    if "X" in names:
+        return "X"
+    matrices = [name for name in names if len(archive.header(name).shape) == 2]
+    if len(matrices) != 1:
+        raise DataError(
+            f"{path} holds the arrays {', '.join(names) or '(none)'}, of which {len(matrices)} have two dimensions: "
+            "name the data X, or leave one matrix only."
+        )
+    return matrices[0]
