@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -41,9 +41,7 @@ class Stamp:
         """Raise if one of the files has changed."""
         for path, mark in zip(self.paths, self.marks, strict=True):
             if _mark(path) != mark:
-                raise DataError(
-                    f"{path} was changed or removed during the fit. Leave it alone until the fit has ended."
-                )
+                raise DataError(f"{path} was changed or removed during the fit. Leave it alone until its end.")
 
 
 def _mark(path: Path) -> tuple[int, int] | None:
@@ -54,7 +52,7 @@ def _mark(path: Path) -> tuple[int, int] | None:
     return found.st_size, found.st_mtime_ns
 
 
-def read_ahead(read: Callable[[Any, int], Any], parts: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
+def read_ahead(read: Callable[[Any, int], Any], parts: Iterator[Any]) -> Generator[tuple[Any, Any]]:
     """Yield (part, what was read of it); a thread reads the next part meanwhile.
 
     ``read(part, slot)`` may fill the buffer number `slot`, 0 or 1: it is free again when the next part is asked for.
@@ -109,7 +107,7 @@ class FileSource(Source):
         self.block_bytes = block_bytes
         return self
 
-    def blocks(self, rng: Rng | None = None) -> Iterator[tuple[int, Any]]:
+    def blocks(self, rng: Rng | None = None) -> Generator[tuple[int, Any]]:
         """Yield (first row, block). A block is valid until the next one is asked for."""
         starts = self.block_starts()
         order = np.arange(len(starts) - 1)

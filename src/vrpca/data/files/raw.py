@@ -33,7 +33,7 @@ class RawFile(DenseFile):
             out[...] = raw
 
     def _fill(self, first: int, out: Array) -> None:
-        room = memoryview(out).cast("B")
+        room = out.reshape(-1).view(np.uint8).data
         with self.path.open("rb", buffering=0) as file:
             file.seek(self.offset + first * self.shape[1] * self.stored.itemsize)
             done = 0
