@@ -155,7 +155,7 @@ class View:
 
     def stream(self, width: int, rng: Rng) -> Array | None:
         """The leading right singular vectors, approximately, by one pass in random block order; or None."""
-        return self._read(MappedStream(self.map, width, rng), rng)
+        return self._read(MappedStream(self.map, width, rng, self.n_threads), rng)
 
     @property
     def norms_known(self) -> bool:

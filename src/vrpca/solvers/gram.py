@@ -11,9 +11,9 @@ from vrpca.data.first_pass import FirstPass
 from vrpca.data.gram import GramSum, Matrix
 from vrpca.data.source import Source
 from vrpca.data.view import Problem, View
+from vrpca.linalg import ritz
 from vrpca.solvers.base import Answer, Passes, Rng, Solver, whole_registers
 from vrpca.solvers.outside import known_outside
-from vrpca.solvers.search_space import ritz
 from vrpca.threads import blas_threads
 
 FEW = 4  # times as many eigenvectors as are wanted: below d, finding only those is faster (d = 784 and 1500)
