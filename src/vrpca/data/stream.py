@@ -20,8 +20,8 @@ from vrpca.linalg import aligned_copy, aligned_zeros, cross, orthonormalise, rit
 from vrpca.threads import blas_threads
 from vrpca.typing import Array, Rng
 
-# Rows of a batch per vector that is kept. On MNIST (k = 6, m = 120), 4 to 32 of them leave the same error after the next
-# pass, within a factor of 3. Fewer cost more arithmetic with the vectors; on RCV1, 32 leave twice the error of 16.
+# Rows of a batch per vector that is kept. On MNIST (k = 6, m = 120), 4 to 32 of them leave the same error after the
+# next pass, within a factor of 3. Fewer cost more arithmetic with the vectors; on RCV1, 32 leave twice the error of 16.
 ROWS_PER_VECTOR = 16
 FIRST_TURNS = 3  # multiplications by the first batch: the vectors are random before
 
