@@ -6,9 +6,9 @@ import threading
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from data_cases import check_blocks
 
 import vrpca
-from data_cases import check_blocks
 from helpers import densify, gather, sine
 from vrpca.data.files.base import BUFFERS, DenseFile, SparseFile
 from vrpca.data.files.raw import RawFile, map_on_disk
@@ -254,7 +254,7 @@ def test_every_solver_gives_the_answer_of_the_array_in_memory(kind, options):
     assert sine(found.Vt.T, Vt[:2].T) < 1e-4
 
 
-# ------------------------------------------------------------------------------------------------- maps on disk, pickling
+# ----------------------------------------------------------------------------------------------- maps on disk, pickling
 
 PARTS = [
     lambda X: X,

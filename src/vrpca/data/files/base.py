@@ -134,6 +134,12 @@ class FileSource(Source):
         self.block_bytes = block_bytes
         return self
 
+    def watching(self, paths: Sequence[Path]) -> Self:
+        """Watch further files, too; messages name them first."""
+        self.paths = (*(path for path in paths if path not in self.paths), *self.paths)
+        self.stamp = Stamp(self.paths)
+        return self
+
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Raise if the files change meanwhile; that explains all other errors, and errors of reading name the file."""

@@ -183,19 +183,12 @@ class CsrWriter:
             part.__exit__(kind, error, trace)
 
 
-def watched(source: FileSource, origin: Origin) -> FileSource:
-    """The source, whose file's origin is watched as well."""
-    source.paths = (*origin.paths, *source.paths)
-    source.stamp = Stamp(source.paths)
-    return source
-
-
 def open_dense(folder: Path, origin: Origin, rows: Any = None, columns: Any = None) -> Any:
     """The matrix of an entry, with the names of its rows and columns."""
     X = open_matrix(folder / "X.npy")
     if 0 in X.shape or (rows is None and columns is None and not isinstance(X, Source)):
         return X
-    source = watched(X, origin) if isinstance(X, FileSource) else ArraySource(X)
+    source = X.watching(origin.paths) if isinstance(X, FileSource) else ArraySource(X)
     source.row_names, source.column_names = rows, columns
     return source
 
@@ -205,7 +198,8 @@ def open_sparse(folder: Path, origin: Origin, shape: tuple[int, int]) -> Any:
     indptr, indices, values = (map_array(folder / f"{name}.npy") for name in ("indptr", "indices", "data"))
     if 0 in shape or fits_in_memory(indices.nbytes + values.nbytes):
         return sp.csr_array((np.array(values), np.array(indices), np.array(indptr)), shape=shape)
-    return watched(RawCsr(shape, np.array(indptr), _numbers(folder, "indices"), _numbers(folder, "data")), origin)
+    file = RawCsr(shape, np.array(indptr), _numbers(folder, "indices"), _numbers(folder, "data"))
+    return file.watching(origin.paths)
 
 
 def _numbers(folder: Path, name: str) -> RawNumbers:

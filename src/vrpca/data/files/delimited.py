@@ -205,7 +205,10 @@ def _batches(origin: Origin, layout: Layout) -> Iterator[Any]:
     types = dict.fromkeys(names, pyarrow.float64())
     if layout.named_rows:
         types[names[0]] = pyarrow.string()
-    reading = arrow.ReadOptions(column_names=names, skip_rows=layout.header_lines, block_size=layout.block)
+    # With threads, pyarrow does not say in which line it has found an error.
+    reading = arrow.ReadOptions(
+        use_threads=False, column_names=names, skip_rows=layout.header_lines, block_size=layout.block
+    )
     # In a table of one column an empty line is a missing number.
     parsing = arrow.ParseOptions(
         delimiter=layout.delimiter, newlines_in_values=True, ignore_empty_lines=layout.width > 1

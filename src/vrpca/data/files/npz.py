@@ -61,7 +61,8 @@ def _large_sparse(path: Path, archive: Archive) -> Source:
     remedy = "scipy.sparse.save_npz(path, X.tocsr(), compressed=False)"
     kind = archive.read("format").item()
     kind = kind.decode() if isinstance(kind, bytes) else kind
-    stored = all(archive.members[name].compress_type == zipfile.ZIP_STORED for name in PARTS)
+    members = [archive.members[name] for name in PARTS if name in archive.members]
+    stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
     if kind not in ("csr", "csc") or not stored:
         raise _too_large(path, remedy)
     rows, columns = (int(count) for count in archive.read("shape"))

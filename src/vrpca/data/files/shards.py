@@ -72,7 +72,7 @@ def open_shards(paths: Sequence[Path], open_one: Open) -> Source:
         X = open_one(path)
         if len(X.shape) == 2 and X.shape[0] == 0:
             continue
-        part = _part(path, X, open_one)
+        part = _named_part(path, X, open_one)
         if isinstance(part, HeldArray | HeldMatrix):
             held += part.size
             if not fits_in_memory(KEPT * held):
@@ -83,6 +83,16 @@ def open_shards(paths: Sequence[Path], open_one: Open) -> Source:
     _check_alike(parts)
     sparse = [part for part in parts if isinstance(part, SparseFile)]
     return SparseShards(sparse) if sparse else DenseShards([part for part in parts if isinstance(part, DenseFile)])
+
+
+def _named_part(path: Path, X: Any, open_one: Open) -> FileSource:
+    """One file as a source; errors name the file."""
+    try:
+        return _part(path, X, open_one)
+    except DataError as error:
+        if str(path) in str(error):
+            raise
+        raise DataError(f"{path}: {error}") from error
 
 
 def _part(path: Path, X: Any, open_one: Open) -> FileSource:
@@ -97,7 +107,7 @@ def _part(path: Path, X: Any, open_one: Open) -> FileSource:
     if not isinstance(part, DenseFile | SparseFile):
         raise DataError(f"{path} cannot be one of several files: it is stored by columns. Write it by rows.")
     part.row_names, part.column_names = names
-    return part
+    return part.watching([path])
 
 
 def _check_alike(parts: Sequence[FileSource]) -> None:
@@ -129,10 +139,11 @@ class HeldArray(DenseFile):
         super().__init__([path], X.shape, X.dtype)
         self.path, self.open_one, self.size = path, open_one, X.nbytes
         self.X: Array | None = X
+        self.slow_to_read = False
 
     def let_go(self) -> None:
         """Do not keep the matrix; read it as a whole."""
-        self.X, self.unit_rows = None, self.shape[0]
+        self.X, self.unit_rows, self.slow_to_read = None, self.shape[0], True
 
     def read(self, rows: slice, columns: slice, out: Array) -> None:
         """A part of the matrix."""
@@ -148,10 +159,11 @@ class HeldMatrix(SparseFile):
         super().__init__([path], X.shape, working_dtype(X.dtype), X.indptr)
         self.path, self.open_one, self.size = path, open_one, X.data.nbytes + X.indices.nbytes
         self.X: Any = X
+        self.slow_to_read = False
 
     def let_go(self) -> None:
         """Do not keep the matrix; read it as a whole."""
-        self.X, self.unit_rows = None, self.shape[0]
+        self.X, self.unit_rows, self.slow_to_read = None, self.shape[0], True
 
     def block_starts(self) -> Array:
         """One block if the matrix is not kept."""
