@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from vrpca.data.files.base import INDEX_BYTES, DenseFile, FileSource, SparseFile
 from vrpca.data.files.raw import map_on_disk
-from vrpca.data.memory import fits_in_memory
+from vrpca.data.memory import ArraySource, fits_in_memory
 from vrpca.data.source import Source, working_dtype
 from vrpca.data.sparse_parts import canonical, compressed
 from vrpca.errors import DataError
@@ -98,7 +98,7 @@ def _named_part(path: Path, X: Any, open_one: Open) -> FileSource:
 def _part(path: Path, X: Any, open_one: Open) -> FileSource:
     """One file as a source that is read; memory maps are dropped, since a process can have only so many."""
     names = (X.row_names, X.column_names) if isinstance(X, Source) else (None, None)
-    plain = X if not isinstance(X, Source) or isinstance(X, FileSource) else X.X  # type: ignore[attr-defined]
+    plain = X.X if isinstance(X, ArraySource) else X
     part = map_on_disk(plain) if isinstance(plain, np.ndarray) and plain.ndim == 2 else None
     if isinstance(plain, FileSource):
         part = plain
