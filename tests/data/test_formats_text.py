@@ -459,7 +459,7 @@ def test_addresses_are_read_through_fsspec(X, cache):
         as_source("memory://vrpca/b.csv")
     with pytest.raises(DataError, match=r"memory://vrpca/a\.npy cannot be read from where it is.*copy it"):
         as_source("memory://vrpca/a.npy")
-    with pytest.raises(DataError, match=r"nowhere://a\.csv cannot be read \(Protocol not known"):
+    with pytest.raises(DataError, match=r"nowhere://a\.csv cannot be read: Protocol not known.*copy the file"):
         as_source("nowhere://a.csv")
     files.rm("/vrpca", recursive=True)
 

@@ -93,7 +93,9 @@ def _open_remote(address: str) -> Any:
     if form is None or not form.remote:
         endings = ", ".join(ending for form in FORMATS if form.remote for ending in form.endings)
         raise DataError(f"{address} cannot be read from where it is, only {endings} can: copy it to this machine.")
-    return import_module(f"vrpca.data.files.{form.module}").open_matrix(address)
+    remedy = "Check the address and the rights to it, install what is missing, or copy the file"
+    with damage_reported(address, "cannot be read", remedy):  # every protocol has errors of its own
+        return import_module(f"vrpca.data.files.{form.module}").open_matrix(address)
 
 
 def _checked(path: Path | str, X: Any) -> Any:

@@ -99,14 +99,9 @@ class RemoteFile(Origin):
             import fsspec
         except ImportError:
             raise DataError(f'{address} is read with fsspec: pip install "vrpca[remote]", or copy the file.') from None
-        try:
-            self.system, self.inner = fsspec.core.url_to_fs(address)
-            if not self.system.isfile(self.inner):
-                raise DataError(f"There is no data file {address}: check the address.")
-        except (ImportError, ValueError) as error:  # a protocol that is not known, or one that needs another package
-            if isinstance(error, DataError):
-                raise
-            raise DataError(f"{address} cannot be read ({error}): install what is missing, or copy the file.") from None
+        self.system, self.inner = fsspec.core.url_to_fs(address)
+        if not self.system.isfile(self.inner):
+            raise DataError(f"There is no data file {address}: check the address.")
 
     def key(self) -> list[str]:
         """Its address, then what fsspec says changes with the file."""
