@@ -123,7 +123,7 @@ def svd(
 
     Parameters
     ----------
-    X : array-like, sparse matrix, data frame or Source of shape (n, d)
+    X : array-like, sparse matrix, data frame, path, list of paths or Source of shape (n, d)
         The data. It is not copied, changed or densified.
     k : int
         Number of singular triplets.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -12,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from vrpca.data.files import open_data
 from vrpca.errors import OptionError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -20,12 +22,18 @@ EXPERIMENTS = {
     "bench": "Measure this package: against its peers, its growth, its passes.",
 }
 
-Data = Annotated[Path, typer.Argument(help="The data, samples in rows: a .npy file, or a .npz file (dense or sparse).")]
+Data = Annotated[
+    str,
+    typer.Argument(
+        help="The data, samples in rows: a file (.npy, .npz, .csv, .tsv, .mtx, .svmlight), a folder or a 'pattern*' of "
+        "such files, or the address of a text file (s3://...)."
+    ),
+]
 Model = Annotated[Path, typer.Argument(help="A model that `vrpca fit --out` wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no warnings.")]
 Threads = Annotated[int | None, typer.Option(help="Threads of the products; all cores by default.")]
-File = tuple[str, Path | None]  # the argument or option for a file, such as "--out", and its path if it was given
+File = tuple[str, Path | str | None]  # the argument or option for a file, such as "--out", and its path if it was given
 
 
 def complain(message: str, code: int) -> int:
@@ -55,6 +63,26 @@ def warnings_on_stderr(quiet: bool) -> Iterator[None]:
         yield
 
 
+class _Notices(logging.Handler):
+    """Prints what the package logs, as lines on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(record.getMessage(), DONE)
+
+
+def open_input(data: str, quiet: bool = False) -> Any:
+    """Open the data; say on stderr if they are converted, unless `quiet`."""
+    log, notices = logging.getLogger("vrpca"), _Notices(logging.INFO)
+    level = log.level
+    log.addHandler(notices)
+    log.setLevel(logging.CRITICAL if quiet else logging.INFO)
+    try:
+        return open_data(data)
+    finally:
+        log.removeHandler(notices)
+        log.setLevel(level)
+
+
 def check_outputs(outputs: Sequence[File], inputs: Sequence[File]) -> None:
     """Raise if an output is the same file as an input or as an earlier output. Call this before any work.
 
@@ -79,7 +107,7 @@ def check_outputs(outputs: Sequence[File], inputs: Sequence[File]) -> None:
         taken.append((name, path))
 
 
-def _same_file(one: Path, other: Path) -> bool:
+def _same_file(one: Path | str, other: Path | str) -> bool:
     try:
         return os.path.samefile(one, other)
     except OSError:  # at least one of the files does not exist yet

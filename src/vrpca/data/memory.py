@@ -90,6 +90,11 @@ def physical_memory() -> float:
     return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
 
 
+def fits_in_memory(size: float) -> bool:
+    """Whether data of so many bytes are worked with in memory: they take half of it at most."""
+    return size <= physical_memory() / 2
+
+
 def on_disk(X: Array) -> bool:
     """Whether an array lies in a mapped file."""
     owner: Any = X
@@ -106,7 +111,8 @@ class ArraySource(ConvertedSource):
         self.X = X
         self.whole = X.dtype == dtype and X.dtype.isnative and X.flags.c_contiguous and X.flags.aligned
         self.columnwise = abs(X.strides[1]) > abs(X.strides[0])
-        self.slow_to_read = mapped and X.nbytes > physical_memory() / 2
+        # Large maps are read as files, but for maps with gaps between entries and those that differ from their files.
+        self.slow_to_read = mapped and not fits_in_memory(X.nbytes)
         neighbours = columnwise_neighbours(X.dtype) if self.columnwise else 1
         super().__init__((n, d), dtype, n if self.whole else rows_that_fit(d, dtype), 0 if mapped else neighbours)
 

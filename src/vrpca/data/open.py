@@ -11,15 +11,26 @@ import scipy.sparse as sp
 from vrpca.data.checked import CheckedSource
 from vrpca.data.files import open_data
 from vrpca.data.files.base import FileSource
+from vrpca.data.files.raw import map_on_disk
 from vrpca.data.frames import FrameSource, is_frame
-from vrpca.data.memory import ArraySource, ConvertedSource, as_array, sparse_source
+from vrpca.data.memory import ArraySource, ConvertedSource, as_array, fits_in_memory, sparse_source
 from vrpca.data.source import Source
 from vrpca.errors import DataTypeError
+from vrpca.typing import Array
 
 
 def is_path(X: Any) -> bool:
-    """Whether X names a file."""
+    """Whether X names a file, or is a list of names of files."""
+    if isinstance(X, list | tuple):
+        return len(X) > 0 and all(isinstance(each, str | os.PathLike) for each in X)
     return isinstance(X, str | os.PathLike)
+
+
+def array_source(X: Array) -> Source:
+    """An array as a source. Maps of files that do not fit in memory are read block by block."""
+    large = X.ndim == 2 and X.size > 0 and not fits_in_memory(X.nbytes)
+    file = map_on_disk(X) if large else None
+    return ArraySource(X) if file is None else file
 
 
 # What arrays that lie elsewhere have, in chunks: dask, h5py and zarr, PyTables, netCDF4, tensorstore.
@@ -38,8 +49,8 @@ def as_source(X: Any) -> Source:
 
     Parameters
     ----------
-    X : array-like, scipy sparse matrix or array, pandas or polars frame, path of a .npy or .npz file, or Source
-        The data, samples in rows.
+    X : array-like, scipy sparse matrix or array, pandas or polars frame, path or list of paths, or Source
+        The data, samples in rows. `vrpca.data.files.open_data` says what files can be.
 
     Returns
     -------
@@ -48,7 +59,7 @@ def as_source(X: Any) -> Source:
     if isinstance(X, Source):
         return X if isinstance(X, ConvertedSource | CheckedSource | FileSource) else CheckedSource(X)
     if type(X) is np.ndarray and X.dtype.kind != "O":
-        return ArraySource(X)
+        return array_source(X)
     if hasattr(X, "blocks") and hasattr(X, "transposed"):
         kind = type(X).__name__
         raise DataTypeError(f"X is a {kind}, which looks like a source but is none: derive {kind} from vrpca.Source.")
@@ -60,8 +71,10 @@ def as_source(X: Any) -> Source:
         )
     if is_path(X):
         X = open_data(X)
+        if isinstance(X, Source):
+            return X
     if sp.issparse(X):
         return sparse_source(X)
     if is_frame(X):
         return FrameSource(X)
-    return ArraySource(as_array(X))
+    return array_source(as_array(X))

@@ -6,7 +6,7 @@ A new source is a subclass of `Source` with `blocks` and `transposed`. Everythin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -85,6 +85,8 @@ class Source(ABC):
         How many rows to gather at a time; 0 where rows cannot be gathered from anywhere.
     neighbours : int
         How many consecutive rows cost about as much to gather as one.
+    row_names, column_names : sequence of str or None
+        Names of samples and features, where the data have them.
     """
 
     shape: tuple[int, int]
@@ -96,6 +98,8 @@ class Source(ABC):
     slow_to_read: bool = False
     gather_rows: int = 0
     neighbours: int = 1
+    row_names: Sequence[str] | None = None
+    column_names: Sequence[str] | None = None
 
     @abstractmethod
     def blocks(self, rng: Rng | None = None) -> Iterator[tuple[int, Any]]:

@@ -10,8 +10,9 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +29,7 @@ BUFFERS = 2  # one that is worked on, one that is read
 SAMPLE_RUNS = 64  # a sample consists of so many runs of consecutive rows, at least: sorted files are sampled everywhere
 RUN_BYTES = 1 << 18  # bytes of a run, at least: a seek costs as much as reading them
 INDEX_BYTES = 4  # of a column number beside a stored entry, in most files
+INT32_MAX = int(np.iinfo(np.int32).max)
 
 
 class Stamp:
@@ -40,8 +42,10 @@ class Stamp:
     def check(self) -> None:
         """Raise if one of the files has changed."""
         for path, mark in zip(self.paths, self.marks, strict=True):
-            if _mark(path) != mark:
-                raise DataError(f"{path} was changed or removed during the fit. Leave it alone until its end.")
+            found = _mark(path)
+            if found != mark:
+                what = "removed" if found is None else "changed"
+                raise DataError(f"{path} was {what} while it was read. Leave it alone until the fit ends; fit again.")
 
 
 def _mark(path: Path) -> tuple[int, int] | None:
@@ -52,15 +56,42 @@ def _mark(path: Path) -> tuple[int, int] | None:
     return found.st_size, found.st_mtime_ns
 
 
-def read_ahead(read: Callable[[Any, int], Any], parts: Iterator[Any]) -> Generator[tuple[Any, Any]]:
+class Slots:
+    """Numbers of buffers. A pass takes some that no other pass has: passes may run side by side."""
+
+    def __init__(self) -> None:
+        self.free: list[range] = []
+        self.made, self.lock = 0, Lock()
+
+    def __reduce__(self) -> Any:
+        return Slots, ()  # buffers stay where they are
+
+    @contextmanager
+    def taken(self) -> Iterator[range]:
+        """The numbers of one pass."""
+        with self.lock:
+            if not self.free:
+                self.free.append(range(self.made, self.made + BUFFERS))
+                self.made += BUFFERS
+            slots = self.free.pop()
+        try:
+            yield slots
+        finally:
+            self.free.append(slots)
+
+
+def read_ahead(
+    read: Callable[[Any, int], Any], parts: Iterator[Any], slots: Sequence[int]
+) -> Generator[tuple[Any, Any]]:
     """Yield (part, what was read of it); a thread reads the next part meanwhile.
 
-    ``read(part, slot)`` may fill the buffer number `slot`, 0 or 1: it is free again when the next part is asked for.
+    ``read(part, slot)`` may fill the buffer number `slot`, one of two: it is free again when the next part is asked
+    for.
     """
     with ThreadPoolExecutor(1, "vrpca-read") as thread:
         ahead: tuple[Any, Future[Any]] | None = None
         for number, part in enumerate(parts):
-            following = (part, thread.submit(read, part, number % BUFFERS))
+            following = (part, thread.submit(read, part, slots[number % len(slots)]))
             if ahead is not None:
                 yield ahead[0], ahead[1].result()
             ahead = following
@@ -77,22 +108,18 @@ class FileSource(Source):
         The files; empty if there are none that can be watched.
     unit_rows : int
         Rows that the format reads at once, however few are asked for: those of a chunk or a row group.
-    row_names, column_names : sequence of str or None
-        Names of samples and features, where the format has them.
     """
 
     slow_to_read = True
     columnwise = False
     wide_at = float("inf")
     unit_rows = 1
-    row_names: Sequence[str] | None = None
-    column_names: Sequence[str] | None = None
 
     def __init__(self, paths: Sequence[Path], shape: tuple[int, int], dtype: np.dtype):
         check_shape(shape)
         self.shape, self.dtype = shape, working_dtype(dtype)
         self.paths, self.stamp = tuple(paths), Stamp(paths)
-        self.block_bytes = BLOCK_BYTES
+        self.block_bytes, self.slots = BLOCK_BYTES, Slots()
 
     @abstractmethod
     def block_starts(self) -> Array:
@@ -107,6 +134,28 @@ class FileSource(Source):
         self.block_bytes = block_bytes
         return self
 
+    def watching(self, paths: Sequence[Path]) -> Self:
+        """Watch further files, too; messages name them first."""
+        self.paths = (*(path for path in paths if path not in self.paths), *self.paths)
+        self.stamp = Stamp(self.paths)
+        return self
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Raise if the files change meanwhile; that explains all other errors, and errors of reading name the file."""
+        self.stamp.check()
+        try:
+            yield
+        except DataError:
+            self.stamp.check()
+            raise
+        except (OSError, EOFError) as error:
+            self.stamp.check()
+            name = ", ".join(map(str, self.paths)) or "The data"
+            reason = " ".join(str(error).split())
+            raise DataError(f"{name} cannot be read ({reason}). Check the disk or the network; fit again.") from error
+        self.stamp.check()
+
     def blocks(self, rng: Rng | None = None) -> Generator[tuple[int, Any]]:
         """Yield (first row, block). A block is valid until the next one is asked for."""
         starts = self.block_starts()
@@ -114,11 +163,9 @@ class FileSource(Source):
         if rng is not None:
             rng.shuffle(order)
         parts = (slice(int(starts[i]), int(starts[i + 1])) for i in order)
-        self.stamp.check()
-        with closing(read_ahead(self.read_block, parts)) as found:
+        with self.watched(), self.slots.taken() as slots, closing(read_ahead(self.read_block, parts, slots)) as found:
             for rows, X in found:
                 yield rows.start, X
-        self.stamp.check()
 
     def reduce(self, accumulator: A, rng: Rng | None = None) -> A:
         """Feed all rows to an accumulator: one pass."""
@@ -128,13 +175,21 @@ class FileSource(Source):
         return accumulator
 
     def sample(self, rows: int, rng: Rng) -> tuple[Array, Any, int]:
-        """Rows of runs that are spread over the file at random: their numbers, themselves, and how many were read."""
+        """Rows of runs that are spread over the file: their numbers, themselves, and how many were read.
+
+        The file is divided into as many equal parts as there are runs, and one run is drawn from each of them: rows
+        that are sorted are sampled evenly.
+        """
         n = self.shape[0]
         row_bytes = max(1, self.entries * self.dtype.itemsize // n)
         run = max(self.unit_rows, min(-(-rows // SAMPLE_RUNS), -(-RUN_BYTES // row_bytes)))
-        starts = rng.permutation(np.arange(0, n, run))[: -(-rows // run)]
-        runs = [slice(start, min(start + run, n)) for start in np.sort(starts).tolist()]
-        parts = [self.read_block(part, 0).copy() for part in runs]
+        there = -(-n // run)
+        count = min(-(-rows // run), there)
+        edges = np.arange(count + 1) * there // count
+        starts = rng.integers(edges[:-1], edges[1:]) * run
+        runs = [slice(start, min(start + run, n)) for start in starts.tolist()]
+        with self.watched(), self.slots.taken() as slots:
+            parts = [self.read_block(part, slots[0]).copy() for part in runs]
         numbers = np.concatenate([np.arange(part.start, part.stop) for part in runs])
         together = sp.vstack(parts, format="csr") if self.sparse else np.vstack(parts)
         return numbers, together, len(numbers)
@@ -147,7 +202,7 @@ class DenseFile(FileSource):
 
     def __init__(self, paths: Sequence[Path], shape: tuple[int, int], dtype: np.dtype):
         super().__init__(paths, shape, dtype)
-        self.buffers: list[Array | None] = [None] * BUFFERS
+        self.buffers: dict[int, Array] = {}
 
     @abstractmethod
     def read(self, rows: slice, columns: slice, out: Array) -> None:
@@ -163,14 +218,14 @@ class DenseFile(FileSource):
     def read_block(self, rows: slice, slot: int) -> Array:
         """Read consecutive rows into a buffer that is kept."""
         count, d = rows.stop - rows.start, self.shape[1]
-        buffer = self.buffers[slot]
+        buffer = self.buffers.get(slot)
         if buffer is None or len(buffer) < count:
             buffer = self.buffers[slot] = aligned_zeros((count, d), self.dtype)
         self.read(rows, slice(0, d), buffer[:count])
         return buffer[:count]
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"buffers": [None] * BUFFERS}
+        return vars(self) | {"buffers": {}}
 
     def transposed(self) -> Source:
         """The columns as rows."""
@@ -239,11 +294,16 @@ class SparseFile(FileSource):
         """Read consecutive rows as a CSR matrix whose parts are checked."""
         lo, hi = int(self.indptr[rows.start]), int(self.indptr[rows.stop])
         indices, values = self.read_entries(lo, hi)
-        indptr = (self.indptr[rows.start : rows.stop + 1] - lo).astype(indices.dtype)
-        parts = (values.astype(self.dtype, copy=False), indices, indptr)
+        short = hi - lo <= INT32_MAX and indices.dtype.itemsize <= 4 and indices.dtype != np.uint32
+        kind = np.int32 if short else np.int64
         X = sp.csr_array((rows.stop - rows.start, self.shape[1]), dtype=self.dtype)
-        X.data, X.indices, X.indptr = parts
-        check_parts(X)
+        X.data, X.indices = values.astype(self.dtype, copy=False), indices.astype(kind, copy=False)
+        X.indptr = (self.indptr[rows.start : rows.stop + 1] - lo).astype(kind)
+        try:
+            check_parts(X)
+        except DataError as error:
+            name = self.paths[0] if self.paths else "The file"
+            raise DataError(f"{name} is damaged in rows {rows.start} to {rows.stop - 1}: {error}") from error
         return canonical(X)
 
     def transposed(self) -> Source:
