@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from vrpca.data.open import as_source, is_path
+from vrpca.data.open import as_source, is_open, is_path
 from vrpca.data.source import Source
 from vrpca.decomposition import Decomposition, pca, svd
 from vrpca.errors import DataError, Interrupted
@@ -160,7 +160,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         source = as_source(X)
         before = {name: value for name, value in self.__dict__.items() if name in COLUMNS}
         try:
-            validate_data(self, source if is_path(X) else X, skip_check_array=True)
+            validate_data(self, source if is_path(X) or is_open(X) else X, skip_check_array=True)
             task = FitTask(self, X, y)
             options = {name: getattr(self, name) for name in names()} | {"callback": task.joined(self.callback)}
             options |= {"sample_weight": sample_weight, "start": self._start(), "compute_u": False}
@@ -222,7 +222,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         """The scores, in `out` if given."""
         check_is_fitted(self)
         source = as_source(X)
-        validate_data(self, source if is_path(X) else X, reset=False, skip_check_array=True)
+        validate_data(self, source if is_path(X) or is_open(X) else X, reset=False, skip_check_array=True)
         projected = scores(source, self.components_, self.mean_, self.scale_, out)
         if self.whiten:
             projected *= self._whitening().astype(projected.dtype)

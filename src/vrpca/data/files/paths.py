@@ -53,7 +53,7 @@ class Pickled(ValueError):
 
 
 @contextmanager
-def damage_reported(path: Path, what: str, remedy: str) -> Iterator[None]:
+def damage_reported(path: object, what: str, remedy: str) -> Iterator[None]:
     """Turn what is raised for a file that cannot be read to its end into one error that names the file."""
     try:
         yield
