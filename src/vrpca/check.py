@@ -87,7 +87,8 @@ def check(
     X : array-like, sparse matrix, data frame, path or Source of shape (n_samples, n_features)
         The data, usually those of the fit.
     passes : int, default=12
-        Passes over the data that may be spent. Data that are stored by columns take two for every step of the search.
+        Passes over the data that may be spent; twice as many where data are stored by columns: every step of the search
+        reads them twice then.
     tol : float, optional
         Wanted suboptimality; the model's own `tol` by default.
     n_threads : int, optional
@@ -127,7 +128,7 @@ def check(
     if not problem.square(moments).any():
         raise DataError("X has no variance: there is nothing that a model could explain. Check how X was made.")
     view = View.of(problem, moments)
-    budget = Budget(view, moments.passes * view.n, time.perf_counter(), passes, None)
+    budget = Budget(view, moments.passes * view.n, time.perf_counter(), passes * view.passes_of_product, None)
     search = _Search(view, components, budget, as_generator(random_state))
     certificate = search.run(tol)
     deviation = 0.0 if model.mean_ is None else float(np.abs(model.mean_ - moments.data_mean).max())

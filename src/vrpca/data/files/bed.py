@@ -81,14 +81,13 @@ class BedFile(DenseFile):
             )
         packed = packed.reshape(stop - start, self.row_bytes)
         self._clear_padding(packed)
-        found = FOUR[packed].view(np.float32)
-        unknown = UNKNOWN[packed]
-        missing = unknown.sum(axis=1, dtype=np.int64)
-        known = n - missing
-        total = SUMS[packed].sum(axis=1, dtype=np.int64)
+        index = packed.astype(np.intp)  # once for all three tables
+        found = FOUR.take(index).view(np.float32)
+        unknown = UNKNOWN.take(index)
+        known = n - unknown.sum(axis=1, dtype=np.int64)
+        total = SUMS.take(index).sum(axis=1, dtype=np.int64)
         mean = np.divide(total, known, out=np.zeros(len(known)), where=known > 0)
-        if missing.any():
-            _impute(found, unknown, mean)
+        _impute(found, unknown, mean)
         if self.scaled:
             found *= _inverse_deviation(mean).astype(np.float32)[:, None]
         return found[:, :n]
@@ -102,10 +101,9 @@ class BedFile(DenseFile):
 
 def _impute(found: Array, unknown: Array, mean: Array) -> None:
     """Put the mean of its variant in the place of every unknown genotype."""
-    variants, places = np.nonzero(unknown)
-    quads = found.reshape(len(found), -1, PER_BYTE)
-    values = quads[variants, places]
-    quads[variants, places] = np.where(values == MISSING, mean[variants, None].astype(np.float32), values)
+    places = np.flatnonzero(unknown)
+    quads, means = found.reshape(-1, PER_BYTE), mean[places // unknown.shape[1], None]
+    quads[places] = np.where(quads[places] == MISSING, means, quads[places])
 
 
 def _inverse_deviation(mean: Array) -> Array:

@@ -19,7 +19,7 @@ REMEDY = "Write or copy it again"
 
 
 class ChunkedFile(DenseFile):
-    """An open array, or one that `reopened` opens again after a journey to another process."""
+    """An open array. It reads chunks, each of them once in a pass."""
 
     row_major = False
 
