@@ -72,7 +72,7 @@ def test_moments_are_those_of_rows(rng, kind, dtype, factor):
 @pytest.mark.parametrize("kind", KINDS)
 def test_extreme_numbers(rng, kind, factor):
     X = matrix(rng) * factor
-    X[0, :7] = 1e-3 * np.sign(factor)  # the first block says nothing of the others
+    X[:, :7] = 0  # the first block says nothing of the others
     found = Problem(Columns(kind(X)), None, True, False, 1).first_pass().moments
     wanted = Problem(as_source(X), None, True, False, 1).first_pass().moments
     np.testing.assert_allclose(found.data_mean, wanted.data_mean, rtol=1e-10)

@@ -1,5 +1,7 @@
 """HDF5, zarr and .h5ad: the same answer as the array in memory, and one clear error for what cannot be."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -54,7 +56,7 @@ def test_rows_are_those_of_the_array(tmp_path, rng, write, chunks):
 def test_number_types(tmp_path, rng, write, dtype):
     X = matrix(rng, dtype=bool if dtype is bool else np.dtype(dtype))
     source = as_source(write(tmp_path / "data", X))
-    working = np.float32 if X.dtype.itemsize <= 2 or X.dtype == np.float32 else np.float64
+    working = np.float32 if X.dtype.itemsize <= 2 or X.dtype in ("<f4", ">f4") else np.float64
     assert source.dtype == working
     assert_same_rows(source.within(30 * 8 * 20), X.astype(working))
 
@@ -77,12 +79,12 @@ def test_odd_shapes(tmp_path, rng, write, shape):
 
 def test_tall_chunks_are_walked_by_columns(tmp_path, rng):
     X = matrix(rng, 2000, 300)
-    source = as_source(hdf5(tmp_path / "a", X, (2000, 2))).within(1 << 15)
+    source = as_source(hdf5(tmp_path / "a", X, (2000, 2))).within(1 << 17)
     assert source.by_columns and not source.by_rows
     assert_same_answer(source, X)
-    rows = as_source(hdf5(tmp_path / "b", X, (2, 300))).within(1 << 15)
+    rows = as_source(hdf5(tmp_path / "b", X, (2, 300))).within(1 << 17)
     assert rows.by_rows and not rows.by_columns
-    square = as_source(hdf5(tmp_path / "c", X, (40, 40))).within(1 << 15)
+    square = as_source(hdf5(tmp_path / "c", X, (40, 40))).within(1 << 17)
     assert not square.by_rows and not square.by_columns
 
 
@@ -191,14 +193,13 @@ def test_index_types_of_sparse_groups(tmp_path, counts, form, index):
 def test_annotated_zarr_stores(tmp_path, counts):
     anndata = pytest.importorskip("anndata", reason="anndata is not installed: pip install 'vrpca[test]'")
     for form in ("dense", "csr", "csc"):
-        with np.testing.suppress_warnings() as warnings:
-            warnings.filter(UserWarning)
-            warnings.filter(FutureWarning)
+        with warnings.catch_warnings():  # anndata and zarr talk about each other's versions
+            warnings.simplefilter("ignore")
             anndata.AnnData(in_form(counts, form)).write_zarr(tmp_path / f"{form}.zarr")
         assert_same_rows(as_source(tmp_path / f"{form}.zarr").within(1 << 12), counts.toarray())
 
 
-# --------------------------------------------------------------------------------------------------------- what is wrong
+# -------------------------------------------------------------------------------------------------------- what is wrong
 
 
 def write_group(path, X, index=np.int32, **parts):
@@ -215,19 +216,22 @@ def test_sparse_groups_that_cannot_be(tmp_path, counts):
     falling, wild = counts.indptr.copy(), counts.indices.copy()
     falling[5] = falling[9]
     wild[counts.indptr[150]] = 60
-    for parts, message in (
-        ({"indptr": falling}, "do not ascend"),
-        ({"indptr": counts.indptr[:-1]}, "do not ascend"),
-        ({"indices": wild}, r"rows 1\d\d to 1\d\d: .*an index is 60, but it must lie in 0..59"),
-        ({"indices": counts.indices - 1}, "an index is -1"),
-        ({"data": counts.data[:-3]}, r"has \d+ indices and \d+ values"),
-        ({"indptr": np.append(counts.indptr[:-1], counts.nnz - 1)}, r"its rows end at entry \d+, but it has"),
-        ({"data": np.array(["a"] * counts.nnz, "S1")}, "entries of type"),
+    for number, (parts, message) in enumerate(
+        (
+            ({"indptr": falling}, "do not ascend"),
+            ({"indptr": counts.indptr[:-1]}, "do not ascend"),
+            ({"indices": wild}, r"rows 1\d\d to 1\d\d: .*an index is 60, but it must lie in 0..59"),
+            ({"indices": counts.indices - 1}, "an index is -1"),
+            ({"data": counts.data[:-3]}, r"has \d+ indices and \d+ values"),
+            ({"indptr": np.append(counts.indptr[:-1], counts.nnz - 1)}, r"its rows end at entry \d+, but it has"),
+            ({"data": np.array(["a"] * counts.nnz, "S1")}, "entries of type"),
+        )
     ):
-        write_group(tmp_path / "a.h5", counts, **parts)
+        path = tmp_path / f"{number}.h5"
+        write_group(path, counts, **parts)
         with pytest.raises(DataError, match=message) as caught:
-            vrpca.pca(as_source(f"{tmp_path / 'a.h5'}::X").within(1 << 12), 2)
-        assert str(tmp_path / "a.h5") in str(caught.value)
+            vrpca.pca(as_source(f"{path}::X").within(1 << 12), 2)
+        assert str(path) in str(caught.value)
 
 
 def test_what_is_no_matrix(tmp_path):
@@ -244,10 +248,10 @@ def test_what_is_no_matrix(tmp_path):
     ):
         with pytest.raises(DataError, match=message):
             vrpca.open_data(f"{tmp_path / 'a.h5'}::{name}")
-    with pytest.raises(DataError, match=r"must hold one matrix, or be told which: found empty"):
-        with h5py.File(tmp_path / "a.h5", "r+") as file:
-            file["other"] = np.zeros((2, 2))
-        vrpca.open_data(tmp_path / "a.h5")
+    with h5py.File(tmp_path / "b.h5", "w") as file:
+        file["one"], file["other"] = np.zeros((2, 2)), np.zeros((2, 2))
+    with pytest.raises(DataError, match=r"must hold one matrix, or be told which: found one, other"):
+        vrpca.open_data(tmp_path / "b.h5")
 
 
 def test_nan_in_a_late_block_has_its_place(tmp_path, rng):

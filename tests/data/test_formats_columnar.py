@@ -173,7 +173,7 @@ def test_slices_stand_in_where_polars_has_no_batches(tmp_path, rng, monkeypatch)
     assert_same_rows(as_source(query).within(30 * 8 * 7), X)
 
 
-# --------------------------------------------------------------------------------------------------------- what is wrong
+# -------------------------------------------------------------------------------------------------------- what is wrong
 
 
 def with_null(X, row):

@@ -59,9 +59,9 @@ def test_what_cannot_be(memory, X, monkeypatch):
         np.save(file, X)
     with pytest.raises(DataError, match=r"cannot be read from an address \(.npy\): copy it"):
         vrpca.open_data("memory://vrpca/a.npy")
-    with pytest.raises(DataError, match="There is no file memory://vrpca/none.parquet"):
+    with pytest.raises(DataError, match=r"There is no file memory://vrpca/none.parquet"):
         vrpca.open_data("memory://vrpca/none.parquet")
-    with pytest.raises(DataError, match="nowhere://a.parquet cannot be opened"):
+    with pytest.raises(DataError, match=r"nowhere://a.parquet cannot be opened"):
         vrpca.open_data("nowhere://a.parquet")
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(DataError, match=r'cannot be read without fsspec: pip install "vrpca\[remote\]"'):

@@ -200,6 +200,11 @@ class TransposedFile(DenseFile):
         self.unit_rows, self.unit_columns = file.unit_columns, file.unit_rows
         self.row_names, self.column_names = file.column_names, file.row_names
 
+    def within(self, block_bytes: int) -> Self:
+        """Let blocks take no more than this number of bytes, on both sides."""
+        self.file.within(block_bytes)
+        return super().within(block_bytes)
+
     @property
     def by_columns(self) -> bool:
         """Whether the file is stored by rows."""
@@ -293,6 +298,11 @@ class TransposedSparseFile(FileSource):
     def entries(self) -> int:
         """Number of stored entries."""
         return self.file.entries
+
+    def within(self, block_bytes: int) -> Self:
+        """Let blocks take no more than this number of bytes, on both sides."""
+        self.file.within(block_bytes)
+        return super().within(block_bytes)
 
     @property
     def by_columns(self) -> bool:

@@ -65,12 +65,13 @@ class SparseGroup(SparseFile):
     def __init__(self, name: str, paths: Sequence[Path], shape: tuple[int, int], group: Any):
         self.name = name
         self.values, self.indices = group["data"], group["indices"]
-        if len(self.values) != len(self.indices):
-            stored = f"{len(self.indices)} indices and {len(self.values)} values"
+        count = self.values.shape[0]
+        if count != self.indices.shape[0]:
+            stored = f"{self.indices.shape[0]} indices and {count} values"
             raise DataError(f"{name} is damaged: it has {stored}. {REMEDY}.")
         super().__init__(paths, shape, _number_type(name, self.values.dtype), group["indptr"][:])
-        if self.entries != len(self.values):
-            ends = f"its rows end at entry {self.entries}, but it has {len(self.values)}"
+        if self.entries != count:
+            ends = f"its rows end at entry {self.entries}, but it has {count}"
             raise DataError(f"{name} is damaged: {ends}. {REMEDY}.")
 
     def read_entries(self, start: int, stop: int) -> tuple[Array, Array]:
