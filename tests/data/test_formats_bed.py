@@ -76,9 +76,7 @@ def test_files_that_do_not_belong_together(tmp_path, rng):
     path = write(tmp_path / "a.bed", genotypes(rng, 20, 9))
     fam = path.with_suffix(".fam")
     fam.write_text(fam.read_text() * 2)
-    with pytest.raises(
-        DataError, match=r"a.bed has 48 bytes, but 40 samples .* 9 variants .* take 93\. Write"
-    ):
+    with pytest.raises(DataError, match=r"a.bed has 48 bytes, but 40 samples .* 9 variants .* take 93\. Write"):
         vrpca.open_data(path)
     path.with_suffix(".bim").unlink()
     with pytest.raises(DataError, match=r"a.bed needs a.bim beside it, which is not there"):

@@ -72,12 +72,9 @@ class IpcFile(ArrowSource):
         return pyarrow.ipc.open_file(file, options=pyarrow.ipc.IpcReadOptions(included_fields=fields))
 
     def record_batches(self, group: int, names: list[str], rows: int) -> Iterator[Any]:
-        """The batches of the file, cut where they are long."""
+        """The batches of the file, whatever their length: most columns are used where they are mapped."""
         reader = self._open(names)
-        for number in range(group, reader.num_record_batches):
-            batch = reader.get_batch(number)
-            for start in range(0, batch.num_rows, rows):
-                yield batch.slice(start, rows)
+        return (reader.get_batch(number) for number in range(group, reader.num_record_batches))
 
 
 class TableSource(ArrowSource):

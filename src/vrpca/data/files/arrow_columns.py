@@ -26,6 +26,7 @@ class Layout:
     dtype: np.dtype  # the working type
     row_names: str | None  # the column with the names of the rows, if there is one
     list_size: int | None = None  # entries of every list, where the one column holds lists
+    decimals: frozenset[str] = frozenset()  # columns of decimal numbers
 
     @classmethod
     def of(cls, source: str, schema: Any) -> Layout:
@@ -43,7 +44,9 @@ class Layout:
         if size is not None:
             dtype = _working(source, names[0], data[0].type.value_type)
             return cls(source, names, dtype, row_names, size)
-        return cls(source, names, np.result_type(*(_working(source, f.name, f.type) for f in data)), row_names)
+        dtype = np.result_type(*(_working(source, field.name, field.type) for field in data))
+        decimals = frozenset(field.name for field in data if _is_decimal(field.type))
+        return cls(source, names, dtype, row_names, None, decimals)
 
     @property
     def width(self) -> int:
@@ -61,21 +64,22 @@ class Layout:
 
     def numbers(self, batches: Iterator[Any], columns: slice, row: int) -> Iterator[Columns]:
         """The numbers in record batches; the first of them begins at this row."""
-        names = self.chosen(columns)
+        names, places = self.chosen(columns), None
         for batch in batches:
+            if places is None:  # to look names up for every batch costs more than to convert numbers
+                places = [batch.schema.get_field_index(name) for name in names]
+            found = batch.columns
             if self.list_size is not None:
-                yield self._lists(batch.column(names[0]), row)[:, columns]
+                yield self._lists(found[places[0]], row)[:, columns]
             else:
-                yield [self._plain(batch.column(name), name, row) for name in names]
+                yield [self._plain(found[place], name, row) for place, name in zip(places, names, strict=True)]
             row += batch.num_rows
 
     def _plain(self, column: Any, name: str, row: int) -> Array:
-        import pyarrow
-
         if column.null_count:
             raise self._missing(column, name, row)
-        if pyarrow.types.is_decimal(column.type):
-            column = column.cast(pyarrow.float64())
+        if name in self.decimals:
+            column = column.cast("float64")
         return column.to_numpy(zero_copy_only=False)
 
     def _lists(self, column: Any, row: int) -> Array:
@@ -108,6 +112,12 @@ def _is_text(kind: Any) -> bool:
     return any(getattr(pyarrow.types, check)(kind) for check in checks if hasattr(pyarrow.types, check))
 
 
+def _is_decimal(kind: Any) -> bool:
+    import pyarrow
+
+    return pyarrow.types.is_decimal(kind)
+
+
 def _list_size(kind: Any) -> int | None:
     import pyarrow
 
@@ -119,7 +129,7 @@ def _working(source: str, name: str, kind: Any) -> np.dtype:
     import pyarrow
 
     types = pyarrow.types
-    if types.is_decimal(kind):
+    if _is_decimal(kind):
         return np.dtype(np.float64)
     if types.is_dictionary(kind):
         remedy = "Write its values (in pandas: astype; in Arrow: dictionary_decode)"

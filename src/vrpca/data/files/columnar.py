@@ -50,21 +50,20 @@ class Stream:
     columns: slice
     row: int  # the next row
     batches: Iterator[Columns]
-    rest: Columns = ()  # of the last batch
+    batch: Columns = ()  # the last one
+    used: int = 0  # rows of it that have been used
 
-    def next_columns(self) -> Columns:
-        """The next columns; none at the end."""
-        while not row_count(self.rest):
+    def take(self, most: int) -> tuple[Columns, slice]:
+        """The batch with the next rows, and which of its rows they are: no more than asked for, none at the end."""
+        while self.used == row_count(self.batch):
             following = next(self.batches, None)
             if following is None:
                 break
-            self.rest = following
-        return self.rest
-
-    def take(self, columns: Columns, rows: int) -> None:
-        """Note that the first rows of `columns` have been used."""
-        self.rest = columns[rows:] if isinstance(columns, np.ndarray) else [column[rows:] for column in columns]
-        self.row += rows
+            self.batch, self.used = following, 0
+        where = slice(self.used, min(self.used + most, row_count(self.batch)))
+        self.used = where.stop
+        self.row += where.stop - where.start
+        return self.batch, where
 
 
 def row_count(columns: Columns) -> int:
@@ -123,14 +122,12 @@ class ColumnarFile(DenseFile):
         with damage_reported(self.name, f"cannot be read from row {rows.start} on", "Write or copy it again"):
             stream = self._stream_at(rows, columns)
             while stream.row < rows.stop:
-                found = stream.next_columns()
-                if not row_count(found):
-                    raise DataError(f"{self.name} ends before row {stream.row}. Write or copy it again.")
-                count = min(row_count(found), rows.stop - stream.row)
-                skipped = max(0, min(count, rows.start - stream.row))
-                first = max(0, stream.row - rows.start)
-                self._fill(out[first : first + count - skipped], found, skipped, count)
-                stream.take(found, count)
+                before = stream.row
+                batch, where = stream.take((rows.start if before < rows.start else rows.stop) - before)
+                if stream.row == before:
+                    raise DataError(f"{self.name} ends before row {rows.stop}. Write or copy it again.")
+                if before >= rows.start:
+                    self._fill(out[before - rows.start : stream.row - rows.start], batch, where)
 
     def _stream_at(self, rows: slice, columns: slice) -> Stream:
         """A stream that is at the first row, or before it in the same group."""
@@ -140,17 +137,17 @@ class ColumnarFile(DenseFile):
             self.stream = stream = Stream(columns, opened, self.batches(group, columns, rows.stop - rows.start))
         return stream
 
-    def _fill(self, out: Array, columns: Columns, lo: int, hi: int) -> None:
-        """Turn rows `lo` to `hi` of the columns into rows."""
+    def _fill(self, out: Array, columns: Columns, where: slice) -> None:
+        """Turn a part of the columns into rows."""
         if isinstance(columns, np.ndarray):
-            out[...] = columns[lo:hi]
+            out[...] = columns[where]
             return
         size = out.size
         if len(self.stage) < size:
             self.stage = np.zeros(size, self.dtype)
         stage = self.stage[:size].reshape(out.shape[::-1])
         for row, column in zip(stage, columns, strict=True):
-            row[...] = column[lo:hi]
+            row[...] = column[where]
         kernels.transpose(stage, out)
 
     def __getstate__(self) -> dict[str, Any]:
