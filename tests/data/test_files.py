@@ -143,7 +143,7 @@ def write_folder(path, X):
     [
         (write_missing, "There is no data file"),
         (write_empty, "is empty"),
-        (write_text, r"is not a \.npy or \.npz file"),
+        (write_text, r"is not a \.npy, \.npz, .* or \.\w+ file"),
         (write_pickle, "pickled Python objects"),
         (write_object_array, "pickled Python objects"),
         (write_object_archive, "pickled Python objects"),

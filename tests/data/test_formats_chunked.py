@@ -299,3 +299,15 @@ def test_a_check_reads_columns_twice(tmp_path, counts):
     np.testing.assert_allclose(by_columns.explained_variance_ratio, by_rows.explained_variance_ratio, rtol=1e-10)
     model.components_[1] = np.eye(60)[7]
     assert check(model, as_source(tmp_path / "a.h5ad").within(1 << 12)).verdict == "wrong"
+
+
+def test_the_command_line_takes_names_within_files(tmp_path, rng):
+    from typer.testing import CliRunner
+
+    from vrpca.cli.app import app
+
+    path = hdf5(tmp_path / "a.h5", matrix(rng))
+    fitted = CliRunner().invoke(app, ["fit", f"{path}::group/X", "-k", "2", "--out", str(tmp_path / "model.npz"), "-q"])
+    assert fitted.exit_code == 0, fitted.output
+    refused = CliRunner().invoke(app, ["fit", f"{path}::group/X", "-k", "2", "--out", str(path)])
+    assert refused.exit_code != 0 and "would replace DATA" in str(refused.exception)

@@ -62,7 +62,7 @@ def fit(
     raise typer.Exit(INTERRUPTED if interrupted else DONE if model.converged_ else FAILED)
 
 
-def _check_files(data: Path, out: Path | None, plot: Path | None) -> None:
+def _check_files(data: str, out: Path | None, plot: Path | None) -> None:
     """Raise before the fit if --out or --plot cannot be written, or would replace another file of the command."""
     check_outputs([("--out", out), ("--plot", plot)], [("DATA", data)])
     if out is not None:
@@ -105,7 +105,7 @@ def _write(model: vrpca.PCA, out: Path | None, plot: Path | None) -> None:
         convergence_plot(model.history_, plot, model.tol)
 
 
-def _print(model: vrpca.PCA, seconds: float, files: dict[str, Path | None], as_json: bool) -> None:
+def _print(model: vrpca.PCA, seconds: float, files: dict[str, Path | str | None], as_json: bool) -> None:
     line = (
         f"{model.solver_} ({model.solver_reason_}): {'converged' if model.converged_ else 'NOT CONVERGED'} after "
         f"{model.n_passes_:.4g} passes, {seconds:.2f} s; {describe(model.certificate_)}, tol {model.tol:g}"

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from vrpca.data.files import split_name
 from vrpca.errors import OptionError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -20,12 +21,18 @@ EXPERIMENTS = {
     "bench": "Measure this package: against its peers, its growth, its passes.",
 }
 
-Data = Annotated[Path, typer.Argument(help="The data, samples in rows: a .npy file, or a .npz file (dense or sparse).")]
+Data = Annotated[
+    str,
+    typer.Argument(
+        help="The data, samples in rows: a .npy, .npz, .parquet, .arrow, .h5, .h5ad or .bed file, a .zarr folder or an "
+        "address (s3://...). FILE::NAME names one of several matrices in a file."
+    ),
+]
 Model = Annotated[Path, typer.Argument(help="A model that `vrpca fit --out` wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no warnings.")]
 Threads = Annotated[int | None, typer.Option(help="Threads of the products; all cores by default.")]
-File = tuple[str, Path | None]  # the argument or option for a file, such as "--out", and its path if it was given
+File = tuple[str, Path | str | None]  # the argument or option for a file, such as "--out", and its path if it was given
 
 
 def complain(message: str, code: int) -> int:
@@ -79,7 +86,8 @@ def check_outputs(outputs: Sequence[File], inputs: Sequence[File]) -> None:
         taken.append((name, path))
 
 
-def _same_file(one: Path, other: Path) -> bool:
+def _same_file(one: Path | str, other: Path | str) -> bool:
+    one, other = (split_name(Path(path))[0] for path in (one, other))
     try:
         return os.path.samefile(one, other)
     except OSError:  # at least one of the files does not exist yet

@@ -79,8 +79,8 @@ def open_data(path: str | os.PathLike[str], *, scaling: str | None = None) -> An
     """
     if is_address(path):
         return _open_address(str(path), scaling)
-    path, name = _split(as_path(path))
-    if path.is_dir():
+    path, name = split_name(as_path(path))
+    if os.path.isdir(path):
         form = _folder_format(path)
     else:
         with open_file(path, "data") as file:
@@ -102,10 +102,14 @@ def _open(form: Format, path: Path | Location, name: str | None, scaling: str | 
         return import_module(f"vrpca.data.files.{form.module}").open_matrix(path, **arguments)
 
 
-def _split(path: Path) -> tuple[Path, str | None]:
-    """The path of a file, and the name of the matrix in it, if the path has both."""
+def split_name(path: Path) -> tuple[Path, str | None]:
+    """The path of a file, and the name of the matrix in it, if the path has both.
+
+    >>> split_name(Path("data.h5::group/X"))[1]
+    'group/X'
+    """
     whole, mark, name = str(path).rpartition("::")
-    return (Path(whole), name) if mark and whole and name and not path.exists() else (path, None)
+    return (Path(whole), name) if mark and whole and name and not os.path.exists(path) else (path, None)
 
 
 def _format_of(path: Path | Location, start: bytes) -> Format:
@@ -115,8 +119,8 @@ def _format_of(path: Path | Location, start: bytes) -> Format:
             return form
     if start.startswith(PICKLE):
         raise DataError(f"{path} cannot be used. {PICKLED}, with numpy.save or scipy.sparse.save_npz.")
-    names = ", ".join(ending for form in FORMATS for ending in form.endings)
-    what = f"is none of the files that can be read ({names})" if start else "is empty"
+    *others, last = (ending for form in FORMATS for ending in form.endings)
+    what = f"is not a {', '.join(others)} or {last} file" if start else "is empty"
     raise DataError(f"{path} {what}: write the data with numpy.save, numpy.savez or scipy.sparse.save_npz.")
 
 
