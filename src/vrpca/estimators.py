@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from vrpca.data.open import as_source, is_path
+from vrpca.data.open import as_source, is_open, is_path
 from vrpca.data.source import Source
 from vrpca.decomposition import Decomposition, pca, svd
 from vrpca.errors import DataError, Interrupted
@@ -271,7 +271,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
 
 def note_columns(model: Any, X: Any, source: Source) -> None:
     """Store the number of columns and, where there are any, their names."""
-    lies_in_files = is_path(X) or isinstance(X, Source)
+    lies_in_files = is_path(X) or is_open(X) or isinstance(X, Source)
     validate_data(model, source if lies_in_files else X, skip_check_array=True)
     if lies_in_files and source.column_names is not None:
         model.feature_names_in_ = np.asarray(source.column_names, dtype=object)
@@ -279,8 +279,9 @@ def note_columns(model: Any, X: Any, source: Source) -> None:
 
 def check_columns(model: Any, X: Any, source: Source) -> None:
     """Raise unless X has the columns of the fit. Names of files and sources are compared as those of data frames."""
-    if not (is_path(X) or isinstance(X, Source)) or source.column_names is None:
-        validate_data(model, source if is_path(X) else X, reset=False, skip_check_array=True)
+    lies_in_files = is_path(X) or is_open(X) or isinstance(X, Source)
+    if not lies_in_files or source.column_names is None:
+        validate_data(model, source if lies_in_files else X, reset=False, skip_check_array=True)
         return
     if source.shape[1] != model.n_features_in_:
         raise DataError(f"X has {source.shape[1]} features, but the model was fitted on {model.n_features_in_}.")

@@ -13,16 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from vrpca.data.source import Source
+from vrpca.errors import OptionError
 from vrpca.history import Record
 from vrpca.options import Options
 from vrpca.solvers import SOLVERS, VARIANTS
 from vrpca.solvers.accelerated import KEPT
 from vrpca.solvers.base import Solver, whole_registers
+from vrpca.solvers.gram import Gram
 
 FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
 SMALL_SIDE = 2000  # an A of this size is decomposed whole when a fraction is asked for: LAPACK takes about a second
 SMALL = 256  # A of this size costs next to nothing: milliseconds
 WIDEST = 6000  # the largest A that is worth its memory: 288 MB
+NOT_GRAM = "as the data are stored, summing up A would read them many times"
 
 BYTES = 8e9  # read per second
 PRODUCT = 1.1e11  # flops per second of products of dense rows with a block
@@ -44,6 +47,7 @@ class Task:
     entries: int
     tol: float = 1e-8
     cost: str = "time"
+    gram: bool = True  # whether A can be summed up by passes, as the data are stored
 
     @property
     def sparse(self) -> bool:
@@ -64,13 +68,18 @@ class Plan:
     def may_switch(self, options: Options) -> bool:
         """Whether `auto` may still change to `gram` while `accelerated` runs."""
         chosen = options.solver == "auto" and self.name == "accelerated"
-        return chosen and self.task.cost == "time" and self.task.d <= WIDEST
+        return chosen and self.task.gram and self.task.cost == "time" and self.task.d <= WIDEST
 
 
 def make_plan(options: Options, source: Source, k: int | float, fraction: bool) -> Plan:
     """The plan for k components, or for a fraction of the variance."""
     task = _task(options, source, k, fraction)
     name, reason = _chosen(options, task)
+    if name == "gram" and not task.gram:
+        raise OptionError(
+            f"solver='gram' cannot be used: {NOT_GRAM}. Use solver='auto', or store the data by "
+            f"{'columns' if source.by_rows else 'rows'}."
+        )
     transpose = SOLVERS[name].transposes(source)
     d = source.shape[0 if transpose else 1]
     solver = solver_for(options, name, 1 if fraction else int(k), source.entries, d)
@@ -108,12 +117,15 @@ def _task(options: Options, source: Source, k: int | float, fraction: bool) -> T
     side = min(source.shape)
     if fraction:  # many components may be needed: all of them, if A is small
         k = side if side <= SMALL_SIDE else FIRST_GUESS
-    return Task(max(source.shape), side, min(int(k), side), source.entries, options.tol, options.cost)
+    gram = Gram.suits(source)
+    return Task(max(source.shape), side, min(int(k), side), source.entries, options.tol, options.cost, gram)
 
 
 def choose(task: Task) -> tuple[str, str]:
     """Return the name of a solver, and the reason."""
     d = task.d
+    if not task.gram:
+        return "accelerated", NOT_GRAM
     if d <= SMALL:
         return "gram", f"the smaller side has only {d} entries"
     if task.cost == "passes":

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vrpca.data.files import open_data
+from vrpca.data.files import open_data, split_name
 from vrpca.errors import OptionError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -25,8 +25,9 @@ EXPERIMENTS = {
 Data = Annotated[
     str,
     typer.Argument(
-        help="The data, samples in rows: a file (.npy, .npz, .csv, .tsv, .mtx, .svmlight), a folder or a 'pattern*' of "
-        "such files, or the address of a text file (s3://...)."
+        help="The data, samples in rows: a file (.npy, .npz, .csv, .parquet, .arrow, .h5, .h5ad, .mtx, .bed, "
+        ".svmlight), a .zarr folder, a folder or 'pattern*' of files, or an address (s3://...). FILE::NAME names one "
+        "of several matrices in a file."
     ),
 ]
 Model = Annotated[Path, typer.Argument(help="A model that `vrpca fit --out` wrote.")]
@@ -108,6 +109,7 @@ def check_outputs(outputs: Sequence[File], inputs: Sequence[File]) -> None:
 
 
 def _same_file(one: Path | str, other: Path | str) -> bool:
+    one, other = (split_name(Path(path))[0] for path in (one, other))
     try:
         return os.path.samefile(one, other)
     except OSError:  # at least one of the files does not exist yet

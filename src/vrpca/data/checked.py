@@ -111,6 +111,16 @@ class CheckedSource(Source):
         """Number of stored entries."""
         return self.source.entries
 
+    @property
+    def by_columns(self) -> bool:
+        """As the source says."""
+        return self.source.by_columns
+
+    @property
+    def by_rows(self) -> bool:
+        """As the source says."""
+        return self.source.by_rows
+
     def blocks(self, rng: Rng | None = None) -> Iterator[tuple[int, Any]]:
         """Yield (first row, checked block)."""
         seen: dict[int, int] = {}  # where blocks end, by their first rows

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,7 @@ def array_source(X: Array) -> Source:
     return ArraySource(X) if file is None else file
 
 
-# What arrays that lie elsewhere have, in chunks: dask, h5py and zarr, PyTables, netCDF4, tensorstore.
+# What arrays that lie elsewhere have, in chunks: dask, PyTables, netCDF4, tensorstore.
 CHUNKED = ("chunks", "chunkshape", "chunking", "chunk_layout")
 
 
@@ -44,13 +46,47 @@ def lies_elsewhere(X: Any) -> bool:
     return hasattr(X, "shape") and any(hasattr(X, name) for name in CHUNKED) and not hasattr(X, "values")
 
 
+# Kinds of objects that are read where they lie: package, class, the module here, and its function or class.
+OPEN = (
+    ("h5py", "Dataset", "hdf5", "element"),
+    ("zarr", "Array", "zarr_store", "array_source"),
+    ("anndata", "AnnData", "hdf5", "annotated_matrix"),
+    ("polars", "LazyFrame", "lazy_frame", "LazyFrameSource"),
+    ("pyarrow", "Table", "arrow", "TableSource"),
+    ("pyarrow.dataset", "Dataset", "arrow", "DatasetSource"),
+)
+
+
+def _opener(X: Any) -> tuple[str, str] | None:
+    """The module here and its function that make a source of X, if X is of one of the kinds above."""
+    for package, kind, module, function in OPEN:
+        found = sys.modules.get(package)
+        if found is not None and isinstance(X, vars(found)[kind]):
+            return module, function
+    return None
+
+
+def is_open(X: Any) -> bool:
+    """Whether X is read where it lies. No package is imported to find out."""
+    return _opener(X) is not None
+
+
+def opened(X: Any) -> Any:
+    """X as a source, or what is to be made a source of."""
+    opener = _opener(X)
+    assert opener is not None
+    module, function = opener
+    return vars(import_module(f"vrpca.data.files.{module}"))[function](X)
+
+
 def as_source(X: Any) -> Source:
     """Return X as a source, without copying it.
 
     Parameters
     ----------
     X : array-like, scipy sparse matrix or array, pandas or polars frame, path or list of paths, or Source
-        The data, samples in rows. `vrpca.data.files.open_data` says what files can be.
+        The data, samples in rows. `vrpca.open_data` says what files can be. Also what is open already and stays where
+        it is: datasets of h5py, arrays of zarr, AnnData objects, lazy frames of polars, tables and datasets of pyarrow.
 
     Returns
     -------
@@ -63,6 +99,8 @@ def as_source(X: Any) -> Source:
     if hasattr(X, "blocks") and hasattr(X, "transposed"):
         kind = type(X).__name__
         raise DataTypeError(f"X is a {kind}, which looks like a source but is none: derive {kind} from vrpca.Source.")
+    if is_open(X):
+        return as_source(opened(X))
     if lies_elsewhere(X):
         kind = f"{type(X).__module__.partition('.')[0]} {type(X).__name__}"
         raise DataTypeError(

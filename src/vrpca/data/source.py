@@ -118,6 +118,16 @@ class Source(ABC):
         """Number of stored entries."""
         return self.shape[0] * self.shape[1]
 
+    @property
+    def by_columns(self) -> bool:
+        """Whether a pass over rows would take many readings of the data: the transposed matrix is walked instead."""
+        return False
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether a pass over the transposed matrix would take many readings of the data."""
+        return False
+
     def reduce(self, accumulator: A, rng: Rng | None = None) -> A:
         """Feed all rows to an accumulator: one pass. Return the accumulator."""
         for start, X in self.blocks(rng) if self.block is None else [(0, self.block)]:

@@ -36,6 +36,11 @@ class Gram(Solver[Answer]):
         """A is the matrix of the shorter side."""
         return source.shape[1] > source.shape[0]
 
+    @classmethod
+    def suits(cls, source: Source) -> bool:
+        """Whether A can be summed up by passes: it is made of rows of the longer side, which must be walked."""
+        return not (source.by_rows if cls.transposes(source) else source.by_columns)
+
     def wants(self, problem: Problem, rng: Rng) -> GramSum:
         """A."""
         return GramSum(problem)

@@ -12,10 +12,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from vrpca.data.files.origin import GZIP, LocalFile, is_remote
+from vrpca.data.files.origin import GZIP, LocalFile
 from vrpca.data.files.paths import PICKLED, as_path, damage_reported, open_file
+from vrpca.data.files.remote import Location, is_address
 from vrpca.data.files.shards import files_of, is_pattern, open_shards
-from vrpca.errors import DataError
+from vrpca.errors import DataError, OptionError
 
 PICKLE = b"\x80"  # the first byte of a pickle
 SIGNATURE = 16  # bytes that tell the format: the longest signature has 14
@@ -23,12 +24,15 @@ SIGNATURE = 16  # bytes that tell the format: the longest signature has 14
 
 @dataclass(frozen=True)
 class Format:
-    """A format of files. A module that takes addresses of files elsewhere says so in `remote`."""
+    """A format of files."""
 
     module: str  # the module here that opens it, imported when it is needed
     endings: tuple[str, ...]  # of file names
     signature: bytes | None = None  # the first bytes of all such files, if there are any: they count, not the name
-    remote: bool = False  # whether it reads files elsewhere, through fsspec
+    members: tuple[str, ...] = ()  # one of these is in the folder, where the format is a folder
+    named: bool = False  # whether it may hold several matrices, each with a name
+    remote: bool = False  # whether it can be read from an address
+    options: tuple[str, ...] = ()  # keywords that `open_matrix` takes
 
 
 FORMATS = (
@@ -37,68 +41,127 @@ FORMATS = (
     Format("delimited", (".csv", ".tsv", ".csv.gz", ".tsv.gz"), remote=True),
     Format("matrix_market", (".mtx", ".mtx.gz"), b"%%MatrixMarket", remote=True),
     Format("svmlight", (".svmlight", ".libsvm", ".svm"), remote=True),
+    Format("parquet", (".parquet",), b"PAR1", remote=True),
+    Format("arrow", (".arrow", ".feather", ".ipc"), b"ARROW1", remote=True),
+    Format("hdf5", (".h5", ".hdf5", ".h5ad"), b"\x89HDF\r\n\x1a\n", named=True),
+    Format("zarr_store", (".zarr",), None, (".zarray", ".zgroup", "zarr.json"), named=True, remote=True),
+    Format("bed", (".bed",), b"\x6c\x1b", options=("scaling",)),
 )
 
 
-def open_data(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Any:
+def open_data(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, scaling: str | None = None) -> Any:
     """Open a matrix that is in a file, or in several.
+
+    What a file is shows in its first bytes, else in the ending of its name. ``path::name`` names one of several
+    matrices in a file or store: ``counts.h5ad::layers/raw``. Addresses such as ``s3://bucket/data.parquet`` are read
+    through fsspec, where the format allows it: Parquet, Arrow, zarr and text.
 
     Parameters
     ----------
     path : str or path, or a list of them
         A file, a folder of files, a pattern such as ``"data/part-*.npy"``, or a list of files. Several files are one
-        matrix, one below the other; those of folders and patterns in natural order. What a file is shows in its first
-        bytes, else in the ending of its name: ``.npy`` (`numpy.save`), ``.npz`` (`numpy.savez`, the array named
-        ``"X"`` or the only one with two dimensions; `scipy.sparse.save_npz`), ``.csv``, ``.tsv``, ``.mtx``
-        (MatrixMarket), ``.svmlight``, ``.libsvm``. Text may also be an address such as ``"s3://bucket/file.csv"``.
+        matrix, one below the other; those of folders and patterns in natural order.
+
+        - ``.npy`` (`numpy.save`): mapped, or read block by block where it is large.
+        - ``.npz``: a sparse matrix (`scipy.sparse.save_npz`) or a dense one: the array named ``"X"``, else the only
+          array with two dimensions.
+        - ``.csv``, ``.tsv``, ``.mtx`` (MatrixMarket), ``.svmlight``, ``.libsvm``: converted once, and kept (see
+          `docs/files.md`). All but the last two may be compressed with gzip.
+        - ``.parquet``, ``.arrow``, ``.feather``: columns of numbers, or one column of lists of a fixed size. The index
+          of pandas, or else one leading column of text, names the rows.
+        - ``.h5``, ``.hdf5``, ``.zarr``: the only matrix, or the one that is named.
+        - ``.h5ad``: X or the matrix that is named, dense, CSR or CSC.
+        - ``.bed`` (PLINK), with ``.bim`` and ``.fam`` beside it: genotypes 0, 1 and 2; the variant's mean where a
+          genotype is not known.
+    scaling : "genotype", optional
+        For ``.bed`` files: divide every variant by ``sqrt(2 p (1 - p))``, with the frequency p of its allele.
 
     Returns
     -------
     numpy.memmap, numpy.ndarray, scipy sparse matrix or Source
-        The data, not changed and not checked for NaN. Text is converted once, and kept (see `docs/files.md`).
+        The data, not changed and not checked for NaN. A `Source` is read block by block.
 
     Examples
     --------
-    >>> import numpy as np, tempfile
+    >>> import numpy as np, tempfile, vrpca
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(folder + "/data.npy", np.eye(3))
-    ...     open_data(folder + "/data.npy").shape
+    ...     vrpca.open_data(folder + "/data.npy").shape
     (3, 3)
     """
-    if isinstance(path, str | os.PathLike):
-        return _open_path(path)
-    return open_shards([as_path(each) for each in path], open_one)
-
-
-def _open_path(path: str | os.PathLike[str]) -> Any:
-    if isinstance(path, str) and is_remote(path):
-        return _checked(path, _open_remote(path))
+    if not isinstance(path, str | os.PathLike):
+        return open_shards([as_path(each) for each in path], open_one)
+    if is_address(path):
+        return _checked(path, _open_address(str(path), scaling))
     path = as_path(path)
     try:
-        several = (path.is_dir() and _by_ending(path.name) is None) or is_pattern(path)
+        several = (path.is_dir() and _folder_format(path) is None) or is_pattern(path)
     except OSError as error:  # a name that is too long, say
         raise DataError(f"{path} cannot be read ({error.strerror}): name a data file that can.") from error
-    return open_shards(files_of(path), open_one) if several else _checked(path, open_one(path))
+    return open_shards(files_of(path), open_one) if several else _checked(path, open_one(path, scaling))
 
 
-def open_one(path: Path) -> Any:
+def open_one(path: Path, scaling: str | None = None) -> Any:
     """Open one file; the matrix may have no rows."""
-    form = _format_of(path)
-    with damage_reported(path, "is truncated or damaged", "Write or copy it again"):
-        return import_module(f"vrpca.data.files.{form.module}").open_matrix(path)
+    path, name = split_name(path)
+    return _open(_format_of(path), path, name, scaling)
 
 
-def _open_remote(address: str) -> Any:
-    form = _by_ending(address)
-    if form is None or not form.remote:
+def _open(form: Format, path: Path | Location, name: str | None, scaling: str | None) -> Any:
+    arguments: dict[str, Any] = {}
+    if name is not None:
+        if not form.named:
+            raise DataError(f"{path} holds one matrix only: leave out ::{name}.")
+        arguments["name"] = name
+    if scaling is not None:
+        if "scaling" not in form.options:
+            raise OptionError(f"scaling={scaling!r} is for .bed files, not for {path}. PCA(scale=True) scales columns.")
+        arguments["scaling"] = scaling
+    what, remedy = "is truncated or damaged", "Write or copy it again"
+    if isinstance(path, Location):  # every protocol has errors of its own
+        what, remedy = (
+            "cannot be read",
+            "Check the address and the rights to it, install what is missing, or copy the file",
+        )
+    with damage_reported(path, what, remedy):
+        return import_module(f"vrpca.data.files.{form.module}").open_matrix(path, **arguments)
+
+
+def split_name(path: Path) -> tuple[Path, str | None]:
+    """The path of a file, and the name of the matrix in it, if the path has both.
+
+    >>> split_name(Path("data.h5::group/X"))[1]
+    'group/X'
+    """
+    whole, mark, name = str(path).rpartition("::")
+    return (Path(whole), name) if mark and whole and name and not os.path.exists(path) else (path, None)
+
+
+def _open_address(address: str, scaling: str | None) -> Any:
+    """Open what lies at an address. A store is known by its ending: ``.zarr``."""
+    whole, mark, name = address.rpartition("::")
+    place = Location(whole if mark and name else address)
+    zarr = next(form for form in FORMATS if form.members)
+    is_store = place.address.rstrip("/").endswith(zarr.endings) or f"{zarr.endings[0]}/" in place.address
+    form = zarr if is_store else _format_at(place)
+    if not form.remote:
         endings = ", ".join(ending for form in FORMATS if form.remote for ending in form.endings)
-        raise DataError(f"{address} cannot be read from where it is, only {endings} can: copy it to this machine.")
-    remedy = "Check the address and the rights to it, install what is missing, or copy the file"
-    with damage_reported(address, "cannot be read", remedy):  # every protocol has errors of its own
-        return import_module(f"vrpca.data.files.{form.module}").open_matrix(address)
+        raise DataError(f"{place} cannot be read from where it is, only {endings} can: copy it to this machine.")
+    return _open(form, place, name if mark and name else None, scaling)
 
 
-def _checked(path: Path | str, X: Any) -> Any:
+def _format_at(place: Location) -> Format:
+    """The format of a file elsewhere: by its first bytes, else by its ending."""
+    start, named = place.first_bytes(SIGNATURE), _by_ending(place.address)
+    form = _by_signature(start)
+    if form is None and named is not None and (named.signature is None or start.startswith(GZIP)):
+        form = named
+    if start and form is not None:
+        return form
+    raise _unknown(place, start, named)
+
+
+def _checked(path: str | os.PathLike[str], X: Any) -> Any:
     """The matrix; an error that names the file where there is nothing in it."""
     if len(X.shape) == 2 and 0 in X.shape:
         count, what = (X.shape[0], "sample") if X.shape[0] == 0 else (X.shape[1], "feature")
@@ -109,14 +172,15 @@ def _checked(path: Path | str, X: Any) -> Any:
 def _format_of(path: Path) -> Format:
     """The format of a file: by its first bytes, else by its ending."""
     named = _by_ending(path.name)
-    if path.is_dir() and named is not None:
-        return named
+    folder = _folder_format(path) if path.is_dir() else None
+    if folder is not None:
+        return folder
     with open_file(path, "data") as file:
         start = file.read(SIGNATURE)
     packed = start.startswith(GZIP)
     if packed:
         start = LocalFile(path).start(SIGNATURE)
-    form = next((form for form in FORMATS if form.signature and start.startswith(form.signature)), None)
+    form = _by_signature(start)
     if form is None and named is not None and named.signature is None:
         form = named
     if start and form is not None and not start.startswith(PICKLE):
@@ -126,11 +190,20 @@ def _format_of(path: Path) -> Format:
     raise _unknown(path, start, named)
 
 
+def _folder_format(path: Path) -> Format | None:
+    """The format that the whole folder is in, if there is one."""
+    return next((form for form in FORMATS if any((path / member).exists() for member in form.members)), None)
+
+
+def _by_signature(start: bytes) -> Format | None:
+    return next((form for form in FORMATS if form.signature and start.startswith(form.signature)), None)
+
+
 def _by_ending(name: str) -> Format | None:
     return next((form for form in FORMATS if name.lower().endswith(form.endings)), None)
 
 
-def _unknown(path: Path, start: bytes, named: Format | None) -> DataError:
+def _unknown(path: Path | Location, start: bytes, named: Format | None) -> DataError:
     """What to say of a file that cannot be read."""
     if not start:
         return DataError(f"{path} is empty: write the data again.")

@@ -129,6 +129,13 @@ class FileSource(Source):
     def read_block(self, rows: slice, slot: int) -> Any:
         """Read consecutive rows; dense ones into the buffer number `slot`."""
 
+    def block_order(self, starts: Array, rng: Rng | None) -> Array:
+        """The numbers of the blocks in the order in which they are read: any order, if there is an `rng`."""
+        order = np.arange(len(starts) - 1)
+        if rng is not None:
+            rng.shuffle(order)
+        return order
+
     def within(self, block_bytes: int) -> Self:
         """Let blocks take no more than this number of bytes, as far as the format can."""
         self.block_bytes = block_bytes
@@ -159,9 +166,7 @@ class FileSource(Source):
     def blocks(self, rng: Rng | None = None) -> Generator[tuple[int, Any]]:
         """Yield (first row, block). A block is valid until the next one is asked for."""
         starts = self.block_starts()
-        order = np.arange(len(starts) - 1)
-        if rng is not None:
-            rng.shuffle(order)
+        order = self.block_order(starts, rng)
         parts = (slice(int(starts[i]), int(starts[i + 1])) for i in order)
         with self.watched(), self.slots.taken() as slots, closing(read_ahead(self.read_block, parts, slots)) as found:
             for rows, X in found:
@@ -199,6 +204,7 @@ class DenseFile(FileSource):
     """A dense matrix in files."""
 
     unit_columns = 1  # columns that the format reads at once
+    row_major = True  # whether a part of a column costs as much to read as its rows do
 
     def __init__(self, paths: Sequence[Path], shape: tuple[int, int], dtype: np.dtype):
         super().__init__(paths, shape, dtype)
@@ -224,6 +230,11 @@ class DenseFile(FileSource):
         self.read(rows, slice(0, d), buffer[:count])
         return buffer[:count]
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether the transposed matrix has several blocks, and each of them takes a reading of everything."""
+        return self.row_major and self.entries * self.dtype.itemsize > self.block_bytes
+
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"buffers": {}}
 
@@ -243,6 +254,21 @@ class TransposedFile(DenseFile):
         self.file, self.stamp, self.block_bytes = file, file.stamp, file.block_bytes
         self.unit_rows, self.unit_columns = file.unit_columns, file.unit_rows
         self.row_names, self.column_names = file.column_names, file.row_names
+
+    def within(self, block_bytes: int) -> Self:
+        """Let blocks take no more than this number of bytes, on both sides."""
+        self.file.within(block_bytes)
+        return super().within(block_bytes)
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether the file is stored by rows."""
+        return self.file.by_rows
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether the file is stored by columns."""
+        return self.file.by_columns
 
     def read(self, rows: slice, columns: slice, out: Array) -> None:
         """Read the columns of the file, a few of its rows at a time."""
@@ -279,6 +305,11 @@ class SparseFile(FileSource):
     def entries(self) -> int:
         """Number of stored entries."""
         return int(self.indptr[-1])
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether the transposed matrix has several blocks: each of them takes a reading of everything."""
+        return self.entries * (self.dtype.itemsize + INDEX_BYTES) > self.block_bytes
 
     def block_starts(self) -> Array:
         """Blocks with as many entries as fit, and at least one row."""
@@ -327,6 +358,16 @@ class TransposedSparseFile(FileSource):
     def entries(self) -> int:
         """Number of stored entries."""
         return self.file.entries
+
+    def within(self, block_bytes: int) -> Self:
+        """Let blocks take no more than this number of bytes, on both sides."""
+        self.file.within(block_bytes)
+        return super().within(block_bytes)
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether the file is stored by rows."""
+        return self.file.by_rows
 
     def block_starts(self) -> Array:
         """Blocks with about as many entries as fit."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from vrpca.data.files.cache import Facts, GrowingArray, StoredNames, converted, open_dense
 from vrpca.data.files.origin import CHUNK, Origin, origin_of
+from vrpca.data.files.remote import Location
 from vrpca.errors import DataError
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "-nan", "null", "NULL", "None", "#N/A", "?")
@@ -27,7 +28,7 @@ BAD_FIELD = re.compile(r"CSV column #(\d+): (?:Row #(\d+): )?CSV conversion erro
 BAD_LINE = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 
 
-def open_matrix(path: Path | str) -> Any:
+def open_matrix(path: Path | Location) -> Any:
     """The table, converted."""
     origin = origin_of(path)
     layout = Layout.of(origin)

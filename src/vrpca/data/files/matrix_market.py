@@ -17,6 +17,7 @@ from vrpca.data.files.buckets import Buckets
 from vrpca.data.files.cache import Facts, GrowingArray, converted, open_dense, open_sparse
 from vrpca.data.files.origin import Origin, origin_of
 from vrpca.data.files.paths import new_array
+from vrpca.data.files.remote import Location
 from vrpca.data.files.text_numbers import first_bad, parse_numbers
 from vrpca.errors import DataError
 from vrpca.typing import Array
@@ -28,7 +29,7 @@ REMEDY = "Write it again, with scipy.io.mmwrite say"
 MOST_COLUMNS = 2**31 - 1  # column numbers have 32 bits
 
 
-def open_matrix(path: Path | str) -> Any:
+def open_matrix(path: Path | Location) -> Any:
     """The matrix, converted."""
     origin = origin_of(path)
     banner = Banner.of(origin)

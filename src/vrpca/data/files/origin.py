@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import gzip
 import os
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
 
 from vrpca.data.files.paths import damage_reported, open_file
+from vrpca.data.files.remote import Location
 from vrpca.errors import DataError
 
 GZIP = b"\x1f\x8b"  # the first bytes of what gzip has written
-REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")  # as in s3://; one letter would be a drive of Windows
 CHUNK = 16 << 20  # bytes of text that are converted at a time
-
-
-def is_remote(path: Any) -> bool:
-    """Whether a path is an address, as ``s3://bucket/file.csv`` is.
-
-    >>> is_remote("s3://bucket/file.csv"), is_remote("data/file.csv")
-    (True, False)
-    """
-    return isinstance(path, str) and REMOTE.match(path) is not None
 
 
 class Origin(ABC):
@@ -93,15 +83,11 @@ class LocalFile(Origin):
 class RemoteFile(Origin):
     """A file that fsspec knows how to read."""
 
-    def __init__(self, address: str):
-        self.name = address
-        try:
-            import fsspec
-        except ImportError:
-            raise DataError(f'{address} is read with fsspec: pip install "vrpca[remote]", or copy the file.') from None
-        self.system, self.inner = fsspec.core.url_to_fs(address)
+    def __init__(self, place: Location):
+        self.name = place.address
+        self.system, self.inner = place.system
         if not self.system.isfile(self.inner):
-            raise DataError(f"There is no data file {address}: check the address.")
+            raise DataError(f"There is no data file {place}: check the address.")
 
     def key(self) -> list[str]:
         """Its address, then what fsspec says changes with the file."""
@@ -112,6 +98,6 @@ class RemoteFile(Origin):
         return self.system.open(self.inner, "rb")
 
 
-def origin_of(path: Path | str) -> Origin:
+def origin_of(path: Path | Location) -> Origin:
     """The text at a path or an address."""
-    return RemoteFile(path) if isinstance(path, str) else LocalFile(path)
+    return RemoteFile(path) if isinstance(path, Location) else LocalFile(path)

@@ -16,6 +16,7 @@ from vrpca.data.files.cache import CsrWriter, Facts, converted, open_sparse
 from vrpca.data.files.matrix_market import check_values
 from vrpca.data.files.npy import map_array
 from vrpca.data.files.origin import CHUNK, Origin, origin_of
+from vrpca.data.files.remote import Location
 from vrpca.data.files.text_numbers import first_bad
 from vrpca.errors import DataError
 from vrpca.typing import Array
@@ -23,7 +24,7 @@ from vrpca.typing import Array
 WIDEST = 2**31 - 1  # more columns than any row has: scikit-learn wants a number for parts of a file
 
 
-def open_matrix(path: Path | str) -> Any:
+def open_matrix(path: Path | Location) -> Any:
     """The matrix, converted."""
     origin = origin_of(path)
     folder, facts = converted(origin, lambda folder: _convert(origin, folder))
