@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from vrpca.certificate import Certificate
-from vrpca.data.files import Archive, as_path, check_target, damage_reported, open_file, written_whole
+from vrpca.data.files import Archive, as_path, check_target, damage_reported, open_file, remove_parts, written_whole
 from vrpca.data.first_pass import FirstPass, Moments, Pair, Problem
 from vrpca.data.gram import Matrix
 from vrpca.data.source import Source
@@ -116,6 +116,7 @@ class Checkpoint:
         self.W0: Array | None = None
         if self.path is not None:
             check_target(self.path)
+            remove_parts(self.path)
             if self.path.exists():
                 self._open(self.path)
 

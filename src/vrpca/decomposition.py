@@ -246,11 +246,10 @@ def _prepare(request: _Request, options: Options) -> tuple[Job, np.ndarray | Non
     rng = as_generator(options.random_state)
     plan = make_plan(options, source, k, fraction is not None)
     checkpoint = _checkpoint(request, options, problem, rng, began)
-    cold = start is None and fraction is None  # the solver begins without a guess, with the width that is planned
-    first_pass = checkpoint.first_pass or _first_pass(problem, plan, rng, cold)
+    start = start if start is None or columns.kept is None else start[:, columns.kept]
+    first_pass = checkpoint.first_pass or _first_pass(problem, plan, rng, start, fraction is None)
     view = View.of(problem, first_pass.moments, plan.transpose)
     _check_range(view, problem.weight)
-    start = start if start is None or columns.kept is None else start[:, columns.kept]
     W0 = checkpoint.W0 if checkpoint.resumed else _oriented(start, problem, first_pass, view)
     first_pass = view.receive(first_pass)
     checkpoint.begin(first_pass, W0, view)
@@ -275,9 +274,11 @@ def _checkpoint(request: _Request, options: Options, problem: Problem, rng: Rng,
     return Checkpoint(options.checkpoint, identity, rng, began)
 
 
-def _first_pass(problem: Problem, plan: Plan, rng: Rng, cold: bool) -> FirstPass:
+def _first_pass(problem: Problem, plan: Plan, rng: Rng, start: np.ndarray | None, width_known: bool) -> FirstPass:
     """The first pass over the data, which sums up what the solver wants for its start."""
-    wanted = plan.solver.wants(problem, rng) if not plan.transpose and (cold or plan.name == "gram") else None
+    wanted = None
+    if not plan.transpose and (width_known or plan.name == "gram"):
+        wanted = plan.solver.wants(problem, rng, None if start is None else start.T)
     first_pass = problem.first_pass(wanted)
     problem.check_variation(first_pass.moments)
     return first_pass

@@ -29,7 +29,6 @@ from vrpca.data.open import as_source
 from vrpca.errors import OptionError
 from vrpca.solvers import SOLVERS
 
-
 AngleTol = Annotated[
     float | None, typer.Option(help="Wanted sine of the angle between each component and its eigenvector.")
 ]

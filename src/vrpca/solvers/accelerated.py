@@ -35,6 +35,7 @@ STREAMED, RESIDUALS = 12, 2  # widths of the streamed basis and of the residual 
 KEPT = 14  # vectors that `Streamed` keeps, in the same units: no restart after the first step
 WATCHED = 3  # pairs, in the same units, whose residuals tell what a stream may have missed
 NARROW, MANY = 4, 16  # columns of a block of `Narrow`; twice as many where this number of vectors is wanted
+SPANNED = 1e-7  # if less is left of a unit vector after Householder QR in double precision, the others span it
 UNRESOLVED = 4  # times the residual: Ritz values this close may be those of equal eigenvalues
 NARROW_BLOCKS = 8  # blocks that `Narrow` keeps, besides the wanted vectors, before a restart
 LONG = 1000  # stored entries per feature below which arithmetic with the vectors costs more than that with the rows
@@ -65,7 +66,7 @@ class Streamed(Accelerated, Krylov):
         self.watched = WATCHED * width  # more than are multiplied, so that a stream's misses show
         self.capacity = KEPT * width
 
-    def wants(self, problem: Problem, rng: Rng) -> MomentSum | None:
+    def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> MomentSum | None:
         """A streamed basis; scaled data have to wait until the scales are known."""
         if problem.scale:
             return None
@@ -76,8 +77,16 @@ class Streamed(Accelerated, Krylov):
         return Passes(start=1.0 if isinstance(first_pass.found, Basis) else 2.0, projections=1.0)
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> KrylovState:
-        """The product of the streamed basis (or of `W0`), and of a random vector for what it missed."""
-        W = self._streamed(view, first_pass, rng) if W0 is None else W0[:, : STREAMED * self.width - 1]
+        """The product of the streamed basis, of `W0`, and of a random vector for what they missed.
+
+        Where the first pass has made no basis, a guess takes its place.
+        """
+        if W0 is None:
+            W = self._streamed(view, first_pass, rng)
+        elif isinstance(first_pass.found, Basis):
+            W = together(W0[:, : self.width], self._streamed(view, first_pass, rng))
+        else:
+            W = W0[:, : STREAMED * self.width - 1]
         return self.begin(view, W, W.shape[1] + 1, 2, rng)
 
     def _streamed(self, view: View, first_pass: FirstPass, rng: Rng) -> np.ndarray:
@@ -96,8 +105,8 @@ class Sampled(Accelerated, Krylov):
         super().__init__(options, width)
         self.capacity = max(SAMPLED_BLOCKS * self.block, SAMPLED_VECTORS)
 
-    def wants(self, problem: Problem, rng: Rng) -> MomentSum | None:
-        """The product of a block that a sample of the rows gives; None if the sample says nothing.
+    def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> MomentSum | None:
+        """The product of a block that a sample of the rows gives, and of `W0`; None if the sample says nothing.
 
         The sample is read here.
         """
@@ -114,6 +123,7 @@ class Sampled(Accelerated, Krylov):
             return None
         view = View.of(sample, moments)
         W = with_random_parts(leading_of_sample(view, self.width, rng), rows, rng)
+        W = W if W0 is None else together(W0[:, : self.width], W)
         guest = rng.standard_normal(d, dtype=W.dtype)
         return SampleProductSum(problem, W, moments.data_mean if problem.center else None, fetched, guest)
 
@@ -122,9 +132,12 @@ class Sampled(Accelerated, Krylov):
         return Passes(start=0.0 if isinstance(first_pass.found, Pair) else 1.0 + SAMPLE_FRACTION, projections=1.0)
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> KrylovState:
-        """The product of what a sample gave (or of `W0`), and of a random vector for what it missed."""
+        """The product of what a sample gave, and of `W0`: from the first pass, or by another one.
+
+        In another pass, a guess takes the place of the sample.
+        """
         found = first_pass.found
-        if W0 is None and isinstance(found, Pair):
+        if isinstance(found, Pair):
             space = SearchSpace(view, self.width, self.capacity)
             space.expand(found.W.T, view, found.U.T)
             return self.state(space, 2, Witness((found.guest,)).after(found.image))
@@ -133,6 +146,14 @@ class Sampled(Accelerated, Krylov):
             return self.begin(view, W0, self.block, 1, rng)
         W = with_random_parts(leading_of_sample(view.sample(rows, rng), self.width, rng), rows, rng)
         return self.begin(view, W, self.block, 2, rng)
+
+
+def together(W0: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """Orthonormal columns that span those of W0 and W: a guess is worth something beside a sample, not in its place."""
+    norms = np.linalg.norm(W0, axis=0)
+    both = np.hstack([W0[:, norms > 0] / norms[norms > 0], W])
+    Q, R = np.linalg.qr(both.astype(np.float64))
+    return np.ascontiguousarray(Q[:, np.abs(np.diag(R)) > SPANNED], dtype=W.dtype)
 
 
 def _sample_size(n: int, width: int) -> int:

@@ -105,10 +105,11 @@ class Solver(ABC, Generic[S]):
             return d > source.wide_at * n
         return source.columnwise if source.entries >= (n if source.columnwise else d) else d > n
 
-    def wants(self, problem: Problem, rng: Rng) -> MomentSum | None:
+    def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> MomentSum | None:
         """What the first pass should sum up for the start of this solver, besides the moments.
 
-        A solver may read a sample of the rows to find out. The accumulator counts the rows that were read for it.
+        `W0` is a guess of the vectors that the start will have, too. A solver may read a sample of the rows to find
+        out. The accumulator counts the rows that were read for it.
         """
         return None
 

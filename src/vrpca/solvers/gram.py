@@ -36,7 +36,7 @@ class Gram(Solver[Answer]):
         """A is the matrix of the shorter side."""
         return source.shape[1] > source.shape[0]
 
-    def wants(self, problem: Problem, rng: Rng) -> GramSum:
+    def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> GramSum:
         """A."""
         return GramSum(problem)
 

@@ -54,8 +54,9 @@ class Krylov(Solver[KrylovState]):
         return Passes(projections=1.0)
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> KrylovState:
-        """The exact product of a random block (or of `W0` and random columns)."""
-        return self.begin(view, W0, self.block, 1, rng)
+        """The exact product of a random block, and of `W0`: a guess of little worth takes no random column's place."""
+        guessed = 0 if W0 is None else min(W0.shape[1], self.width)
+        return self.begin(view, W0, self.block + guessed, 1, rng)
 
     def begin(self, view: View, W0: np.ndarray | None, columns: int, products: int, rng: Rng) -> KrylovState:
         """The exact product of this number of columns, or of a whole block: those of `W0`, then random ones."""
