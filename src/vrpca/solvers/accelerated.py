@@ -19,7 +19,7 @@ from vrpca.data.stream import Basis, StreamSum
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
 from vrpca.options import Options
-from vrpca.solvers.base import Passes, Rng, Solver, random_start, whole_registers
+from vrpca.solvers.base import Passes, Rng, Solver, random_start, together, whole_registers
 from vrpca.solvers.krylov import Krylov, KrylovState
 from vrpca.solvers.lanczos import Lanczos
 from vrpca.solvers.outside import TRUSTED, known_outside
@@ -35,7 +35,6 @@ STREAMED, RESIDUALS = 12, 2  # widths of the streamed basis and of the residual 
 KEPT = 14  # vectors that `Streamed` keeps, in the same units: no restart after the first step
 WATCHED = 3  # pairs, in the same units, whose residuals tell what a stream may have missed
 NARROW, MANY = 4, 16  # columns of a block of `Narrow`; twice as many where this number of vectors is wanted
-SPANNED = 1e-7  # if less is left of a unit vector after Householder QR in double precision, the others span it
 UNRESOLVED = 4  # times the residual: Ritz values this close may be those of equal eigenvalues
 NARROW_BLOCKS = 8  # blocks that `Narrow` keeps, besides the wanted vectors, before a restart
 LONG = 1000  # stored entries per feature below which arithmetic with the vectors costs more than that with the rows
@@ -146,14 +145,6 @@ class Sampled(Accelerated, Krylov):
             return self.begin(view, W0, self.block, 1, rng)
         W = with_random_parts(leading_of_sample(view.sample(rows, rng), self.width, rng), rows, rng)
         return self.begin(view, W, self.block, 2, rng)
-
-
-def together(W0: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """Orthonormal columns that span those of W0 and W: a guess is worth something beside a sample, not in its place."""
-    norms = np.linalg.norm(W0, axis=0)
-    both = np.hstack([W0[:, norms > 0] / norms[norms > 0], W])
-    Q, R = np.linalg.qr(both.astype(np.float64))
-    return np.ascontiguousarray(Q[:, np.abs(np.diag(R)) > SPANNED], dtype=W.dtype)
 
 
 def _sample_size(n: int, width: int) -> int:

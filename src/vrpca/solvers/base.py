@@ -16,6 +16,7 @@ from vrpca.options import Options
 from vrpca.solvers.steps import NO_STEP, Step
 
 Rng = np.random.Generator
+SPANNED = 1e-7  # if less is left of a unit vector after Householder QR in double precision, the others span it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,3 +142,11 @@ def random_start(view: View, l: int, rng: Rng, W0: np.ndarray | None = None) -> 
         W[~view.support] = 0
     orthonormalise(W)
     return W
+
+
+def together(W0: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """Orthonormal columns that span those of W0 and W: a guess may stand beside a start, not in its place."""
+    norms = np.linalg.norm(W0, axis=0)
+    both = np.hstack([W0[:, norms > 0] / norms[norms > 0], W])
+    Q, R = np.linalg.qr(both.astype(np.float64))
+    return np.ascontiguousarray(Q[:, np.abs(np.diag(R)) > SPANNED], dtype=W.dtype)
