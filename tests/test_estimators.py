@@ -286,6 +286,18 @@ def test_warm_start_saves_passes(form, wide, k):
     assert model.components_.shape == (2, 30) and model.converged_
 
 
+@pytest.mark.parametrize(("cost", "sparse"), [("time", False), ("time", True), ("passes", False)])
+def test_more_components_take_no_more_passes_from_a_warm_start(cost, sparse):
+    """The components that are known join the start; they do not take its place."""
+    data = np.random.default_rng(0).standard_normal((4000, 40)) / np.sqrt(1 + np.arange(40))
+    data = sp.csr_array(data) if sparse else data
+    options = {"solver": "accelerated", "cost": cost, "tol": 1e-6, "random_state": 0}
+    for few, more in ((1, 2), (2, 4), (4, 4)):
+        cold = PCA(more, **options).fit(data)
+        warm = PCA(few, warm_start=True, **options).fit(data).set_params(n_components=more).fit(data)
+        assert warm.converged_ and warm.n_passes_ <= cold.n_passes_
+
+
 def test_without_warm_start_every_fit_is_the_same():
     model = PCA(3, solver="vr", random_state=0)
     first = model.fit(X).components_

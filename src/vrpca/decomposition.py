@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Unpack
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from vrpca.certificate import Certificate
+from vrpca.checkpoint import Checkpoint, data_identity
 from vrpca.data.first_pass import FirstPass
 from vrpca.data.open import as_source
 from vrpca.data.source import Source
@@ -30,12 +31,17 @@ from vrpca.options import (
     check_start,
     check_weights,
     is_integer,
+    names,
     shown,
 )
-from vrpca.plan import block_width, make_plan
-from vrpca.run import Budget, Job, Outcome, objective, run
+from vrpca.outcome import Outcome
+from vrpca.plan import Plan, block_width, make_plan
+from vrpca.run import Budget, Job, objective, run
 from vrpca.threads import blas_threads, n_threads
+from vrpca.typing import Rng
 
+# Options that may change when a fit is resumed: they say when to stop and what to show, not what to compute.
+MAY_CHANGE = ("max_passes", "max_seconds", "callback", "verbose", "checkpoint")
 VECTORS = 5  # arrays of d times the width that an epoch of `vr` holds at its peak
 
 
@@ -213,6 +219,7 @@ class _Request:
 def _decompose(request: _Request, given: SolveOptions) -> Decomposition:
     job, W0, columns = _prepare(request, Options.given(given))
     job, outcome = run(job, W0)
+    job.checkpoint.close(job.view, outcome.status)
     if request.k is None and outcome.P is not None:
         job = replace(job, k=numerical_rank(outcome.P), fraction=None)
         outcome = replace(outcome, certificate=job.certificate(outcome.state))
@@ -238,21 +245,43 @@ def _prepare(request: _Request, options: Options) -> tuple[Job, np.ndarray | Non
     problem = Problem(source, weights, request.center, request.scale, n_threads(options.n_threads))
     rng = as_generator(options.random_state)
     plan = make_plan(options, source, k, fraction is not None)
-    cold = start is None and fraction is None  # the solver begins without a guess, with the width that is planned
-    wanted = plan.solver.wants(problem, rng) if not plan.transpose and (cold or plan.name == "gram") else None
-    first_pass = problem.first_pass(wanted)
-    problem.check_variation(first_pass.moments)
+    checkpoint = _checkpoint(request, options, problem, rng, began)
+    start = start if start is None or columns.kept is None else start[:, columns.kept]
+    first_pass = checkpoint.first_pass or _first_pass(problem, plan, rng, start, fraction is None)
     view = View.of(problem, first_pass.moments, plan.transpose)
     _check_range(view, problem.weight)
-    start = start if start is None or columns.kept is None else start[:, columns.kept]
-    W0 = _oriented(start, problem, first_pass, view)
+    W0 = checkpoint.W0 if checkpoint.resumed else _oriented(start, problem, first_pass, view)
     first_pass = view.receive(first_pass)
+    checkpoint.begin(first_pass, W0, view)
     passes_before = first_pass.moments.passes + (W0 is not None and plan.transpose)
     rows_before = passes_before * view.n + first_pass.rows_sampled
-    budget = Budget(view, rows_before, began, options.max_passes, options.max_seconds)
+    budget = Budget(view, rows_before, checkpoint.fit_began, options.max_passes, options.max_seconds)
     projections = request.compute_u or plan.transpose or request.k is None
-    job = Job(problem, options, plan, view, first_pass, rng, budget, projections, plan.solver, k, fraction)
+    job = Job(problem, options, plan, view, first_pass, rng, budget, checkpoint, projections, plan.solver, k, fraction)
     return job, W0, columns
+
+
+def _checkpoint(request: _Request, options: Options, problem: Problem, rng: Rng, began: float) -> Checkpoint:
+    """The checkpoint that is asked for. It belongs to these data, and to all options that the result depends on."""
+    if options.checkpoint is None:
+        return Checkpoint(None, {}, rng, began)
+    identity = data_identity(problem) | {"n_components": request.k, "compute_u": request.compute_u}
+    identity |= {"center": problem.center, "scale": problem.scale}
+    identity |= {name: getattr(options, name) for name in names() if name not in MAY_CHANGE}
+    identity |= {"theory": None if options.theory is None else asdict(options.theory), "n_threads": problem.n_threads}
+    if not is_integer(options.random_state):  # what it gave is in the checkpoint
+        identity["random_state"] = f"{type(options.random_state).__name__} ({type(rng.bit_generator).__name__})"
+    return Checkpoint(options.checkpoint, identity, rng, began)
+
+
+def _first_pass(problem: Problem, plan: Plan, rng: Rng, start: np.ndarray | None, width_known: bool) -> FirstPass:
+    """The first pass over the data, which sums up what the solver wants for its start."""
+    wanted = None
+    if not plan.transpose and (width_known or plan.name == "gram"):
+        wanted = plan.solver.wants(problem, rng, None if start is None else start.T)
+    first_pass = problem.first_pass(wanted)
+    problem.check_variation(first_pass.moments)
+    return first_pass
 
 
 def _assemble(request: _Request, job: Job, outcome: Outcome, columns: _Columns) -> Decomposition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -74,6 +75,11 @@ _PARAMETERS = """solver : str, default="auto"
         Seed: the same number gives the same bits on the same machine with the same number of threads.
     warm_start : bool, default=False
         Start from the components of the last fit.
+    checkpoint : str or path, optional
+        A file that the state of the fit is written to, every so often and at Ctrl-C. If it exists, the fit goes on
+        from it, to the same bits as without a break; a file that belongs to other data or options is refused. It is
+        removed at the end, unless the fit could go on: after Ctrl-C, a stop by `callback`, `max_passes` or
+        `max_seconds`.
     callback : callable, optional
         Called with a `Record` after every step; a true return value stops the run.
     verbose : bool, default=False
@@ -136,6 +142,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
     n_threads: int | None = None
     random_state: Any = None
     warm_start: bool = False
+    checkpoint: str | os.PathLike[str] | None = None
     callback: Callable[[Record], Any] | None = None
     verbose: bool = False
 

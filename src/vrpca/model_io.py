@@ -25,7 +25,7 @@ T = TypeVar("T")
 Model = PCA | TruncatedSVD
 Arrays = dict[str, Any]  # of numpy.ndarray
 
-FORMAT = 2  # to be raised when a name in this file, or a parameter of a model, is added or dropped
+FORMAT = 3  # to be raised when a name in this file, or a parameter of a model, is added or dropped
 MODELS: dict[str, type] = {"PCA": PCA, "TruncatedSVD": TruncatedSVD}
 # What the JSON holds. "arrays" has the names of all arrays of the file, so that none can be lost unnoticed.
 METADATA = ("format", "vrpca", "model", "arrays", "parameters", "attributes", "status", "certificate", "history")
@@ -94,7 +94,8 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     model : PCA or TruncatedSVD
-        A fitted estimator. Its `callback` is not written; a `random_state` that is not an integer becomes None.
+        A fitted estimator. Its `callback` and `checkpoint` are not written; a `random_state` that is not an integer
+        becomes None.
     path : str or path
         Where to. An existing file is replaced only once the new one is complete.
 
@@ -155,7 +156,7 @@ def _arrays(model: Model) -> Arrays:
 
 def _plain_parameters(model: Model) -> dict[str, Any]:
     """The parameters as JSON can hold them."""
-    parameters = model.get_params(deep=False) | {"callback": None}
+    parameters = model.get_params(deep=False) | {"callback": None, "checkpoint": None}
     if not isinstance(parameters["random_state"], int | np.integer):
         parameters["random_state"] = None
     if parameters["theory"] is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, TypedDict
@@ -74,6 +75,7 @@ RULES: dict[str, Rule] = {
         f"be an integer, at least 1 and at most {MOST_THREADS}",
     ),
     "random_state": (is_random, _anything, "be a seed (an integer, at least 0), a RandomState, a Generator or None"),
+    "checkpoint": (lambda value: isinstance(value, str | os.PathLike), _anything, "be the path of a file, or None"),
     "callback": (callable, _anything, "be a function that takes a Record, or None"),
     "verbose": (lambda value: is_flag(value) or is_integer(value), _anything, "be True or False"),
     **dict.fromkeys(("deflate", "center", "scale", "whiten", "warm_start", "compute_u"), FLAG),
@@ -173,6 +175,7 @@ class SolveOptions(TypedDict, total=False):
     failure_probability: float
     n_threads: int | None
     random_state: int | np.random.RandomState | np.random.Generator | None
+    checkpoint: str | os.PathLike[str] | None
     callback: Callable[[Record], Any] | None
     verbose: bool
 
@@ -199,6 +202,7 @@ class Options:
     failure_probability: float = 1e-6
     n_threads: int | None = None
     random_state: int | np.random.RandomState | np.random.Generator | None = None
+    checkpoint: str | os.PathLike[str] | None = None
     callback: Callable[[Record], Any] | None = None
     verbose: bool = False
 

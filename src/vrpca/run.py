@@ -9,17 +9,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from vrpca.certificate import Certificate, certify
+from vrpca.checkpoint import RESUMABLE, Checkpoint
 from vrpca.data.first_pass import FirstPass
 from vrpca.data.view import Problem, View
 from vrpca.errors import OptionError
 from vrpca.history import Record, Status
 from vrpca.linalg import aligned_copy, aligned_zeros
 from vrpca.options import Options
+from vrpca.outcome import ENDS_EVERYTHING, Outcome, Searched, Standing
 from vrpca.plan import FIRST_GUESS, Plan, solver_for, too_slow
 from vrpca.progress import progress_bar
 from vrpca.solvers import SOLVERS, Solver
@@ -34,7 +36,6 @@ AT_ROUNDING = 4  # a residual below this multiple of a product's rounding is at 
 NEAR_ROUNDING = 32  # and one below this multiple is near it; both are rules of thumb
 MONOTONE = 100  # multiples of eps by which the objective may fall: sums of n terms in pieces err by some tens of eps
 SEARCHES = 4  # the most random searches of a proof: three times something may be found outside, and taken in
-ENDS_EVERYTHING = (Status.INTERRUPTED, Status.STOPPED, Status.SECONDS)
 
 
 @dataclass(frozen=True)
@@ -85,18 +86,6 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a run found."""
-
-    state: Answer
-    P: np.ndarray | None  # ``Z W``, where it is known
-    certificate: Certificate
-    status: Status
-    history: list[Record]
-    gave_up: bool = False  # whether the run was told to stop early
-
-
-@dataclass(frozen=True)
 class Job:
     """What is to be found, and what all runs of a fit share."""
 
@@ -107,6 +96,7 @@ class Job:
     first_pass: FirstPass  # what the first pass found, in the terms of the view
     rng: np.random.Generator
     budget: Budget
+    checkpoint: Checkpoint
     projections: bool  # whether the answer needs ``P = Z W``
     solver: Solver
     k: int  # components that the solver is made for
@@ -167,6 +157,7 @@ def certificate_of(state: State, k: int, view: View) -> Certificate:
     return replace(certificate, ceiling=state.ceiling / float(state.theta[0]), failure=state.failure)
 
 
+STANDING = tuple(field.name for field in fields(Standing))  # what a run keeps under the same names
 GiveUp = Callable[[Sequence[Record]], bool]  # sees the history of a run and tells it whether to stop early
 
 
@@ -184,9 +175,33 @@ class Run:
         self.best: State  # without what only a step needs
         self.at_best = True  # whether `best` is the state that the next step starts from
         self.failed: State | None = None  # the state that a bad step gave
+        self.end: Status | None = None  # what the last step gives as a reason to stop
+        self.between_steps = False
 
     def __call__(self, W0: np.ndarray | None) -> Outcome:
         """Run until there is a reason to stop; Ctrl-C is one of them once there is something to return."""
+        standing = self.job.checkpoint.standing(self.view)
+        if standing is None:
+            self._start(W0)
+        else:
+            self._take_up(standing)
+        self.passes = self.solver.passes(self.view, self.job.first_pass)
+        bar = progress_bar(self.options.tol) if self.options.verbose else nullcontext()
+        try:
+            with bar as draw:
+                status = self._report("", draw) if standing is None else self._why_stop()
+                while status is None:
+                    self.job.checkpoint.offer(self.view, self._standing())
+                    event = self._judge(self.solver.step(self.view, self._handed_over(), self.job.rng))
+                    status = self._report(event, draw)
+        except KeyboardInterrupt:
+            if not self.history:  # nothing can be said of the start yet
+                raise
+            status = Status.INTERRUPTED
+        self._keep(status)
+        return self._outcome(status)
+
+    def _start(self, W0: np.ndarray | None) -> None:
         need = self.job.passes_to_start
         if not self.budget.affords(need):
             raise OptionError(
@@ -197,19 +212,18 @@ class Run:
         self.best = self.state.light()
         if not finite(self.state):
             raise FloatingPointError("The start overflowed: rescale the data, or pass it as float64.")
-        self.passes = self.solver.passes(self.view, self.job.first_pass)
-        bar = progress_bar(self.options.tol) if self.options.verbose else nullcontext()
-        try:
-            with bar as draw:
-                status = self._record("", draw) or self._why_stop()
-                while status is None:
-                    event, end = self._judge(self.solver.step(self.view, self._handed_over(), self.job.rng))
-                    status = self._record(event, draw) or self._why_stop(end)
-        except KeyboardInterrupt:
-            if not self.history:  # nothing can be said of the start yet
-                raise
-            status = Status.INTERRUPTED
-        return self._outcome(status)
+
+    def _take_up(self, standing: Standing) -> None:
+        """Go on from where a run stood that was cut short."""
+        vars(self).update({name: getattr(standing, name) for name in STANDING}, between_steps=True)
+
+    def _standing(self) -> Standing:
+        return Standing(**{name: getattr(self, name) for name in STANDING})
+
+    def _keep(self, status: Status) -> None:
+        """Write a checkpoint if the run could go on from here, once it is allowed to."""
+        if status in RESUMABLE and not self.gave_up:
+            self.job.checkpoint.keep(self.view, self._standing() if self.between_steps else None)
 
     def _hear_witness(self, state: State) -> State:
         """The state that the next step starts from, after an independent witness has had the chance to object."""
@@ -232,14 +246,15 @@ class Run:
 
     def _handed_over(self) -> State:
         """The state of the next step. The run lets go of it, so that the step can free what it has used."""
+        self.between_steps = False
         state, self.state, self.at_best = self.state, None, False
         if state is None:
             assert isinstance(self.best, LightSnapshot) and isinstance(self.failed, LightSnapshot)
             state = retake(self.view, self.best, self.failed)
         return state
 
-    def _judge(self, state: State) -> tuple[str, Status | None]:
-        """Choose where to go on from. Say what happened, and whether it ends the run.
+    def _judge(self, state: State) -> str:
+        """Choose where to go on from. Say what happened; `end` says whether it ends the run.
 
         A step that proved too long is halved and taken back. A step size that the user fixed is not touched: the run
         goes on from what it gave, unless that is not finite, and the best state is returned in the end.
@@ -250,25 +265,38 @@ class Run:
         rounding = MONOTONE * np.finfo(self.view.dtype).eps
         if change >= (0.0 if step.noisy else -rounding) or (step == NO_STEP and sound):
             self.state, self.best, self.at_best = state, state.light(), True
-            return "", None
+            return ""
         what = "the objective fell" if sound else "the steps diverged"
         if step.adaptive and not (step.noisy and sound):
             self.failed = state.light()
-            return f"{what}: back to the last snapshot with half the step", None
+            return f"{what}: back to the last snapshot with half the step"
         if not sound:
-            return f"{what}, and the step size is fixed", Status.DIVERGED
+            self.end = Status.DIVERGED
+            return f"{what}, and the step size is fixed"
         self.state = state
-        return what, None
+        return what
 
-    def _record(self, event: str, draw: Callable[[Record], None] | None) -> Status | None:
-        """Certify where the run stands, and note it. Before a state is taken for accurate, its witness is heard."""
+    def _report(self, event: str, draw: Callable[[Record], None] | None) -> Status | None:
+        """Note where the run stands, and tell those who want to know; return the reason to stop, if there is one."""
+        record = self._record(event)
+        self.history.append(record)
+        self.between_steps = True
+        if draw is not None:
+            draw(record)
+        if self.options.callback is not None and self.options.callback(record):
+            return Status.STOPPED
+        return self._why_stop()
+
+    def _record(self, event: str) -> Record:
+        """Certify where the run stands. Before a state is taken for accurate, its witness is heard."""
         state = self.best if self.state is None else self.state
         certificate = self.job.certificate(state)
         if self.state is not None and self.job.accurate(certificate):
             state = self._hear_witness(state)
             certificate = self.job.certificate(state)
             event = event if state.missed is None else "something larger was found outside: the search takes it in"
-        record = Record(
+        self.accurate = self.job.accurate(certificate)
+        return Record(
             self.epoch,
             self.budget.passes,
             self.budget.rows_read,
@@ -279,21 +307,16 @@ class Run:
             event,
             float(certificate.angles.max(initial=0.0)),
         )
-        self.history.append(record)
-        self.accurate = self.job.accurate(certificate)
-        if draw is not None:
-            draw(record)
-        if self.options.callback is not None and self.options.callback(record):
-            return Status.STOPPED
-        self.gave_up = self.give_up is not None and self.give_up(self.history)
-        return Status.STOPPED if self.gave_up else None
 
-    def _why_stop(self, end: Status | None = None) -> Status | None:
-        """The reason to stop, if there is one; `end` is what the last step gives as one."""
+    def _why_stop(self) -> Status | None:
+        """The reason to stop, if there is one."""
+        self.gave_up = self.give_up is not None and self.give_up(self.history)
+        if self.gave_up:
+            return Status.STOPPED
         if self.accurate:
             return Status.CONVERGED
-        if end is not None:
-            return end
+        if self.end is not None:
+            return self.end
         if (self.best if self.state is None else self.state).steps_left == 0:
             return Status.EPOCHS
         if self._stalled():
@@ -319,6 +342,15 @@ class Run:
         return near and bool(before) and min(r.bound for r in late) > 0.9 * min(r.bound for r in before)
 
 
+def one_run(job: Job, budget: Budget, give_up: GiveUp | None, W0: np.ndarray | None) -> Outcome:
+    """The outcome of a run, or what a checkpoint has of it."""
+    return job.checkpoint.part(job.view, lambda: Run(job, budget, give_up)(W0))
+
+
+def _better(one: Outcome, other: Outcome, k: int) -> bool:
+    return objective(one.state, k) > objective(other.state, k)
+
+
 def best_of_restarts(job: Job, W0: np.ndarray | None = None, give_up: GiveUp | None = None) -> Outcome:
     """The best of `restarts` independent runs: the one with the largest objective. They share the budget evenly."""
     best: Outcome | None = None
@@ -327,13 +359,13 @@ def best_of_restarts(job: Job, W0: np.ndarray | None = None, give_up: GiveUp | N
         if best is not None and not budget.affords(job.passes_to_start):
             break
         try:
-            outcome = Run(job, budget, give_up)(W0)
+            outcome = one_run(job, budget, give_up, W0)
         except KeyboardInterrupt:  # during a start: the runs before it have found something
             if best is None:
                 raise
             return replace(best, status=Status.INTERRUPTED)
-        if best is None or objective(outcome.state, job.k) > objective(best.state, job.k):
-            best = outcome
+        beaten, best = (outcome, best) if best is not None and not _better(outcome, best, job.k) else (best, outcome)
+        job.checkpoint.forget(beaten)
         if outcome.status is Status.INTERRUPTED:  # whichever run was the best
             return replace(best, status=Status.INTERRUPTED)
         if outcome.status in ENDS_EVERYTHING:
@@ -353,24 +385,24 @@ def proven(job: Job, outcome: Outcome, tries: int = SEARCHES - 1) -> Outcome:
 
 
 def _proven(job: Job, outcome: Outcome, tries: int) -> Outcome:
-    W = np.ascontiguousarray(outcome.state.vectors())
-    failure = job.options.failure_probability / SEARCHES  # any of the searches may fail
-    search = RandomSearch(job.view, W, outcome.state.left, failure, job.rng)
-    state = _searched(job, search, outcome)
-    certificate = job.certificate(state)
-    outcome = replace(outcome, state=state, certificate=certificate)
+    found = job.checkpoint.part(job.view, lambda: _searched(job, outcome))
+    certificate = job.certificate(found.state)
+    outcome = replace(outcome, state=found.state, certificate=certificate)
     if job.good_enough(certificate):
         return outcome
-    if tries and search.above(state.theta[job.k - 1]) and job.budget.affords(job.passes_to_start):
-        again = Run(job, job.budget, None)(np.hstack([search.leader(), W[:, : job.k]]))
+    if tries and found.larger is not None and job.budget.affords(job.passes_to_start):
+        W0 = np.hstack([found.larger, np.ascontiguousarray(outcome.state.vectors())[:, : job.k]])
+        again = one_run(job, job.budget, None, W0)
         again = replace(again, history=outcome.history + again.history)
         return again if again.status in ENDS_EVERYTHING else proven(job, again, tries - 1)
     return replace(outcome, status=Status.UNPROVEN) if outcome.status is Status.CONVERGED else outcome
 
 
-def _searched(job: Job, search: RandomSearch, outcome: Outcome) -> Answer:
-    """Search outside the state until its certificate is below tol, or the passes or seconds are spent."""
+def _searched(job: Job, outcome: Outcome) -> Searched:
+    """Search outside the answer until its certificate is below tol, or the passes or seconds are spent."""
     state = outcome.state
+    failure = job.options.failure_probability / SEARCHES  # any of the searches may fail
+    search = RandomSearch(job.view, np.ascontiguousarray(state.vectors()), state.left, failure, job.rng)
     last = 1 if job.projections and outcome.P is None else 0
     while not search.exhausted and job.budget.in_time and job.budget.affords(1 + last):
         search.step()
@@ -378,7 +410,7 @@ def _searched(job: Job, search: RandomSearch, outcome: Outcome) -> Answer:
         state = replace(state, mu=mu, kind="probabilistic", ceiling=mu, failure=failure)
         if job.accurate(job.certificate(state)):
             break
-    return state
+    return Searched(state, search.leader() if search.above(state.theta[job.k - 1]) else None)
 
 
 def grow_to_fraction(job: Job, fraction: float, W0: np.ndarray | None = None) -> tuple[Job, Outcome]:
@@ -393,8 +425,10 @@ def grow_to_fraction(job: Job, fraction: float, W0: np.ndarray | None = None) ->
     smaller = job
     while True:
         give_up = None if job.k == side else lambda history: _falls_short(history, fraction)
+        parts = job.checkpoint.replayed
         try:
             outcome = best_of_restarts(job, W0, give_up)
+            job.checkpoint.forget_before(parts)
         except KeyboardInterrupt:  # during a start: fewer components have been found before
             if outcome is None:
                 raise

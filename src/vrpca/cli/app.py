@@ -1,7 +1,7 @@
 """The command line as a whole: its commands, its error messages and its exit codes.
 
 Results go to stdout, progress and warnings to stderr. Exit codes: 0 done, 1 not converged or check failed, 2 bad input,
-130 interrupted.
+130 interrupted by Ctrl-C, 143 by SIGTERM.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typer.core import TyperCommand
 import vrpca
 from vrpca.cli.check import check
 from vrpca.cli.fit import fit
-from vrpca.cli.shared import BAD_INPUT, DONE, EXPERIMENTS, FAILED, INTERRUPTED, complain
+from vrpca.cli.shared import BAD_INPUT, DONE, EXPERIMENTS, FAILED, INTERRUPTED, TERMINATED, complain
 from vrpca.cli.transform import transform
 
 # The base class of the parser's errors: click.ClickException up to typer 0.25. Since 0.26, typer contains a copy of
@@ -74,7 +74,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = int(app(args=list(arguments), prog_name="vrpca", standalone_mode=False) or DONE)
         sys.stdout.flush()
-        return _interrupted() if code == INTERRUPTED else code
+        return _interrupted(code) if code in (INTERRUPTED, TERMINATED) else code
     except BrokenPipeError:  # the reader of our output is gone
         _discard_output()
         return FAILED
@@ -96,9 +96,9 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _interrupted() -> int:
-    """Report Ctrl-C. Some versions of typer raise it, others return the code 130."""
-    return complain("interrupted.", INTERRUPTED)
+def _interrupted(code: int = INTERRUPTED) -> int:
+    """Report Ctrl-C or SIGTERM. Some versions of typer raise Ctrl-C, others return the code 130."""
+    return complain("terminated." if code == TERMINATED else "interrupted.", code)
 
 
 def _version(wanted: bool) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +18,7 @@ import typer
 from vrpca.data.files import open_data, split_name
 from vrpca.errors import OptionError
 
-DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143  # the last two are 128 and the signal's number
 EXPERIMENTS = {
     "reproduce": "Run the paper's experiments: curves as CSV, figures, and a page with a verdict on every claim.",
     "bench": "Measure this package: against its peers, its growth, its passes.",
@@ -82,6 +84,25 @@ def open_input(data: str, quiet: bool = False) -> Any:
     finally:
         log.removeHandler(notices)
         log.setLevel(level)
+
+
+@contextmanager
+def sigterm_as_ctrl_c() -> Iterator[Callable[[], bool]]:
+    """Handle SIGTERM like Ctrl-C within a ``with`` block; yield a function that says whether it has come."""
+    came: list[int] = []
+
+    def handle(number: int, frame: Any) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # only that one may handle signals
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield lambda: bool(came)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def check_outputs(outputs: Sequence[File], inputs: Sequence[File]) -> None:

@@ -74,13 +74,13 @@ class View:
     diagonal: Array | None = None  # of A, where known: the mean squares of Z's columns
     cancellation: float = 1.0  # how much larger numbers are than what centring leaves, where it comes after products
     rows_read: int = field(default=0, init=False)
+    norms: Array | None = field(default=None, init=False)  # of all rows, squared, once they have been read
 
     def __post_init__(self) -> None:
         self.n, self.d = self.source.shape
         self.dtype = self.source.dtype
         self.kernel_rows = KernelRows(self.map, self.source.block)
         self.rounding = float(np.finfo(self.dtype).eps) * self.cancellation  # relative, of products with A
-        self._norms: Array | None = None
 
     @classmethod
     def of(cls, problem: Problem, moments: Moments, transpose: bool = False) -> View:
@@ -176,13 +176,13 @@ class View:
     @property
     def norms_known(self) -> bool:
         """Whether the row norms have been read."""
-        return self._norms is not None
+        return self.norms is not None
 
     def row_norms(self) -> Array:
         """Return every ``|z_i|^2`` (their mean is 1); read once, then kept."""
-        if self._norms is None:
-            self._norms = _finite(self._read(RowNorms(self.kernel_rows, self.n)))
-        return self._norms
+        if self.norms is None:
+            self.norms = _finite(self._read(RowNorms(self.kernel_rows, self.n)))
+        return self.norms
 
     def importance(self, sampling: str) -> Array | None:
         """Return the weight of each row's step, ``mean |z|^2 / |z_i|^2``, or None where all weights are 1."""

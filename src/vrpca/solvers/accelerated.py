@@ -22,7 +22,7 @@ from vrpca.data.stream import Basis, StreamSum
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
 from vrpca.options import Options
-from vrpca.solvers.base import Passes, Rng, Solver, random_start, whole_registers
+from vrpca.solvers.base import Passes, Rng, Solver, random_start, together, whole_registers
 from vrpca.solvers.krylov import Krylov, KrylovState
 from vrpca.solvers.lanczos import Lanczos
 from vrpca.solvers.outside import TRUSTED, known_outside
@@ -74,7 +74,7 @@ class FewPasses(Accelerated, Krylov):
 class Streamed(FewPasses):
     """From a wide basis that one pass over all rows has left."""
 
-    def wants(self, problem: Problem, rng: Rng) -> MomentSum | None:
+    def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> MomentSum | None:
         """A streamed basis; scaled data have to wait until the scales are known."""
         if problem.scale:
             return None
@@ -85,9 +85,15 @@ class Streamed(FewPasses):
         return Passes(start=1.0 if isinstance(first_pass.found, Basis) else 2.0, projections=1.0)
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> KrylovState:
-        """The product of the streamed basis (or of `W0`), and of random vectors for what it missed."""
-        W = self._streamed(view, first_pass, rng) if W0 is None else W0
+        """The product of the streamed basis, of `W0`, and of random vectors for what they missed.
+
+        Where the first pass has made no basis, a guess takes its place.
+        """
+        found = isinstance(first_pass.found, Basis)
+        W = W0 if W0 is not None and not found else self._streamed(view, first_pass, rng)
         W = W[:, : (STREAMED - 1) * self.width]
+        if W0 is not None and found:
+            W = together(W0[:, : self.width], W)
         return self.begin(view, W, W.shape[1] + self.width, 2, rng)
 
     def _streamed(self, view: View, first_pass: FirstPass, rng: Rng) -> np.ndarray:
@@ -106,8 +112,8 @@ class FromSample(Accelerated, Krylov):
     def _from_sample(self, sample: View, rng: Rng) -> np.ndarray:
         """The block that a sample gives, and random columns or parts for what it has missed."""
 
-    def wants(self, problem: Problem, rng: Rng) -> MomentSum | None:
-        """The product of a block that a sample of the rows gives; None if the sample says nothing.
+    def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> MomentSum | None:
+        """The product of a block that a sample of the rows gives, and of `W0`; None if the sample says nothing.
 
         The sample is read here.
         """
@@ -123,6 +129,7 @@ class FromSample(Accelerated, Krylov):
         if not (moments.total > 0 and sample.square(moments).sum() > 0):
             return None
         W = self._from_sample(View.of(sample, moments), rng)
+        W = W if W0 is None else together(W0[:, : self.width], W)
         guest = rng.standard_normal(d, dtype=W.dtype)
         return SampleProductSum(problem, W, moments.data_mean if problem.center else None, fetched, guest)
 
@@ -131,9 +138,12 @@ class FromSample(Accelerated, Krylov):
         return Passes(start=0.0 if isinstance(first_pass.found, Pair) else 1.0 + SAMPLE_FRACTION, projections=1.0)
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> KrylovState:
-        """The product of what a sample gave (or of `W0`), and of a random vector for what it missed."""
+        """The product of what a sample gave, and of `W0`: from the first pass, or by another one.
+
+        In another pass, a guess takes the place of the sample.
+        """
         found = first_pass.found
-        if W0 is None and isinstance(found, Pair):
+        if isinstance(found, Pair):
             space = SearchSpace(view, self.width, self.capacity)
             space.expand(found.W.T, view, found.U.T)
             return self.state(space, 2, Witness((found.guest,)).after(found.image))

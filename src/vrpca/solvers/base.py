@@ -16,6 +16,7 @@ from vrpca.options import Options
 from vrpca.solvers.steps import NO_STEP, Step
 
 Rng = np.random.Generator
+SPANNED = 1e-7  # if less is left of a unit vector after Householder QR in double precision, the others span it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,10 +108,11 @@ class Solver(ABC, Generic[S]):
             return d > source.wide_at * n
         return source.columnwise if source.entries >= (n if source.columnwise else d) else d > n
 
-    def wants(self, problem: Problem, rng: Rng) -> MomentSum | None:
+    def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> MomentSum | None:
         """What the first pass should sum up for the start of this solver, besides the moments.
 
-        A solver may read a sample of the rows to find out. The accumulator counts the rows that were read for it.
+        `W0` is a guess of the vectors that the start will have, too. A solver may read a sample of the rows to find
+        out. The accumulator counts the rows that were read for it.
         """
         return None
 
@@ -142,3 +144,11 @@ def random_start(view: View, l: int, rng: Rng, W0: np.ndarray | None = None) -> 
         W[~view.support] = 0
     orthonormalise(W)
     return W
+
+
+def together(W0: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """Orthonormal columns that span those of W0 and W: a guess may stand beside a start, not in its place."""
+    norms = np.linalg.norm(W0, axis=0)
+    both = np.hstack([W0[:, norms > 0] / norms[norms > 0], W])
+    Q, R = np.linalg.qr(both.astype(np.float64))
+    return np.ascontiguousarray(Q[:, np.abs(np.diag(R)) > SPANNED], dtype=W.dtype)

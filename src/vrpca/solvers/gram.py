@@ -41,7 +41,7 @@ class Gram(Solver[Answer]):
         """Whether A can be summed up by passes: it is made of rows of the longer side, which must be walked."""
         return not (source.by_rows if cls.transposes(source) else source.by_columns)
 
-    def wants(self, problem: Problem, rng: Rng) -> GramSum:
+    def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> GramSum:
         """A."""
         return GramSum(problem)
 

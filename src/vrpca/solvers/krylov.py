@@ -9,7 +9,7 @@ import numpy as np
 from vrpca.data.first_pass import FirstPass
 from vrpca.data.view import View
 from vrpca.options import Options
-from vrpca.solvers.base import Answer, Passes, Rng, Solver, random_start, whole_registers
+from vrpca.solvers.base import Answer, Passes, Rng, Solver, random_start, together, whole_registers
 from vrpca.solvers.outside import known_outside
 from vrpca.solvers.search_space import SearchSpace
 from vrpca.solvers.witness import Witness, WitnessedState
@@ -54,15 +54,24 @@ class Krylov(Solver[KrylovState]):
         return Passes(projections=1.0)
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> KrylovState:
-        """The exact product of a random block (or of `W0` and random columns)."""
-        return self.begin(view, W0, self.block, 1, rng)
+        """The exact product of a random block, and of `W0`: a guess of little worth takes no random column's place."""
+        witness = Witness.random(view, rng)
+        W = random_start(view, min(self.block, view.d), rng)
+        if W0 is not None:
+            known = W0[:, : self.width]
+            W = together(known if view.support is None else known * view.support[:, None], W)
+        return self._first(view, W, 1, witness)
 
     def begin(self, view: View, W0: np.ndarray | None, columns: int, products: int, rng: Rng) -> KrylovState:
         """The exact product of this number of columns, or of a whole block: those of `W0`, then random ones."""
-        space = SearchSpace(view, self.width, self.capacity)
         witness = Witness.random(view, rng)
-        columns = min(max(columns, self.block), len(space.S))
-        image = space.expand(random_start(view, columns, rng, W0).T, view, guest=witness.column)
+        columns = min(max(columns, self.block), self.capacity, view.d)
+        return self._first(view, random_start(view, columns, rng, W0), products, witness)
+
+    def _first(self, view: View, W: np.ndarray, products: int, witness: Witness) -> KrylovState:
+        """The exact product of these columns."""
+        space = SearchSpace(view, self.width, self.capacity)
+        image = space.expand(W.T, view, guest=witness.column)
         return self.state(space, products, witness.after(image))
 
     def step(self, view: View, state: KrylovState, rng: Rng) -> KrylovState:

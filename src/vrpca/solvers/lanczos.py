@@ -7,12 +7,14 @@ without touching a vector.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from vrpca.data.view import View
 from vrpca.linalg import orthonormal_rows, ritz, sweep
 from vrpca.solvers.base import Rng
-from vrpca.solvers.search_space import Images, recombine, support_of
+from vrpca.solvers.search_space import Images, recombine, support_of, with_room
 
 NOISE = 0.01  # if less is left of a unit vector after Gram-Schmidt, it is dropped: two digits are lost at most
 LEVEL = 1e-5  # directions shorter than this part of the longest wait: their squares are lost to 6 digits of 16
@@ -41,6 +43,16 @@ class Lanczos:
         self.pending = 0 if W0 is None else self._guessed(W0)
         self._fill(rng, max(block, self.pending + 1))
         self.H, self.B = np.zeros((0, 0)), np.zeros((self.pending, 0))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What the factorisation holds, without room that is empty."""
+        kept = {name: value for name, value in vars(self).items() if name != "images"}
+        return kept | {"S": self.S[: self.size + self.pending], "room": len(self.S)}
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        room = kept.pop("room")
+        vars(self).update(kept, images=Images())
+        self.S = with_room(self.S, room)
 
     @property
     def Z(self) -> np.ndarray:

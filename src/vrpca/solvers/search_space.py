@@ -6,7 +6,7 @@ of S are those of the small matrix H, and their residuals need no product. Slice
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -91,6 +91,16 @@ class SearchSpace:
         self.full = False  # whether S spans all that A does not send to zero: A is known then
         self.theta, self.Y = np.zeros(0), np.zeros((0, 0))
         self.last: np.ndarray | None = None  # the Ritz vectors before the last expansion, as coefficients
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What the space holds, without room that is empty."""
+        kept = {name: value for name, value in vars(self).items() if name != "images"}
+        return kept | {"S": self.S[: self.size], "AS": self.AS[: self.size]}
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        vars(self).update(kept, images=Images())
+        capacity = len(self.H)
+        self.S, self.AS = (with_room(rows, capacity) for rows in (self.S, self.AS))
 
     def expand(
         self, Z: np.ndarray, operator: Operator, images: np.ndarray | None = None, guest: np.ndarray | None = None
@@ -180,6 +190,13 @@ class SearchSpace:
 
     def _coefficients(self, count: int) -> np.ndarray:
         return np.ascontiguousarray(self.Y[:, :count].T, dtype=self.S.dtype)
+
+
+def with_room(rows: np.ndarray, capacity: int) -> np.ndarray:
+    """A copy of the rows with room for more of them."""
+    M = np.empty((capacity, rows.shape[1]), rows.dtype)
+    M[: len(rows)] = rows
+    return M
 
 
 def leading_vectors(operator: Operator, W: np.ndarray, width: int, products: int, rng: Rng) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import secrets
@@ -90,12 +91,24 @@ def _unwritten(path: Path, error: OSError) -> DataError:
     return DataError(f"{path} cannot be written: {error.strerror or error}. Make room, or name another file.")
 
 
+def _part_of(path: Path) -> str:
+    """How the names of all temporary files for a path begin: short, however long its own name is."""
+    return f".vrpca.{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:12]}."
+
+
+def remove_parts(path: Path) -> None:
+    """Remove the temporary files that processes left beside `path` when they were killed while they wrote it."""
+    path = Path(os.path.realpath(path))
+    for part in path.parent.glob(f"{_part_of(path)}*.part"):
+        part.unlink(missing_ok=True)
+
+
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a temporary name beside `path`; it becomes `path` at the end, or vanishes if anything goes wrong."""
     path = Path(os.path.realpath(as_path(path)))  # a link stays, and the file that it names is replaced
     check_target(path)
-    temporary = path.with_name(f".vrpca.{secrets.token_hex(8)}.part")
+    temporary = path.with_name(f"{_part_of(path)}{secrets.token_hex(8)}.part")
     try:
         yield temporary
         with temporary.open("rb+") as file:
