@@ -464,7 +464,9 @@ def test_addresses_are_read_through_fsspec(X, cache):
 
 def test_without_fsspec_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(DataError, match=r's3://bucket/a\.csv cannot be read without fsspec: pip install "vrpca\[remote\]"'):
+    with pytest.raises(
+        DataError, match=r's3://bucket/a\.csv cannot be read without fsspec: pip install "vrpca\[remote\]"'
+    ):
         as_source("s3://bucket/a.csv")
 
 
