@@ -1,5 +1,7 @@
 """PLINK's .bed files: genotypes, imputation and scaling, against bed-reader and plain arithmetic."""
 
+import pickle
+
 import numpy as np
 import pytest
 from format_cases import assert_same_answer, read
@@ -70,6 +72,19 @@ def test_names(tmp_path, rng):
     source = as_source(write(tmp_path / "a.bed", genotypes(rng, 20, 9)))
     assert source.row_names[:2] == ["person0", "person1"] and len(source.column_names) == 9
     assert source.column_names[8] == bed_reader.open_bed(tmp_path / "a.bed").sid[8]
+
+
+def test_sources_can_be_pickled(tmp_path, rng):
+    source = as_source(write(tmp_path / "a.bed", genotypes(rng, 20, 9)))
+    again = pickle.loads(pickle.dumps(source))
+    np.testing.assert_array_equal(read(again), read(source))
+    assert list(again.row_names) == list(source.row_names)
+
+
+def test_several_files_are_refused(tmp_path, rng):
+    paths = [write(tmp_path / f"{name}.bed", genotypes(rng, 2000, 3000)) for name in "ab"]
+    with pytest.raises(DataError, match="cannot be one of several files: it is stored by columns"):
+        vrpca.open_data(paths)
 
 
 def test_files_that_do_not_belong_together(tmp_path, rng):

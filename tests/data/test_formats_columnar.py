@@ -156,6 +156,26 @@ def test_sources_can_be_pickled(tmp_path, rng, write):
     assert_same_rows(pickle.loads(pickle.dumps(source)), X)
 
 
+def test_several_files_are_one_matrix(tmp_path, rng):
+    """A folder as Spark writes it: a mark beside the parts, and parts without rows."""
+    X, folder = matrix(rng), tmp_path / "data.parquet"
+    folder.mkdir()
+    (folder / "_SUCCESS").touch()
+    for number, part in enumerate((X[:50], X[:0], X[50:])):
+        pq.write_table(table(part), folder / f"part-{number}.parquet", row_group_size=37)
+    assert_same_rows(as_source(folder).within(30 * 8 * 11), X)
+    assert_same_answer(as_source(folder).within(30 * 8 * 11), X)
+
+
+@pytest.mark.parametrize("write", [parquet, arrow, in_memory])
+def test_two_passes_at_once(tmp_path, rng, write):
+    X = matrix(rng)
+    source = as_source(write(tmp_path / "data", table(X))).within(30 * 8 * 11)
+    for (start, one), (_, other) in zip(source.blocks(), source.blocks(), strict=True):
+        np.testing.assert_array_equal(one, X[start : start + len(one)])
+        np.testing.assert_array_equal(other, one)
+
+
 def test_a_model_is_fitted_from_a_path_or_an_object(tmp_path, rng):
     X = matrix(rng)
     wanted = vrpca.PCA(2, random_state=0).fit(X)

@@ -7,6 +7,7 @@ numbers decodes a byte at a time. That takes no library, and is faster than read
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -56,8 +57,8 @@ class BedFile(DenseFile):
         super().__init__([path, samples, variants], (d, n), np.dtype(np.float32))
         self.row_bytes = -(-n // PER_BYTE)
         self._check_size()
-        self.row_names = LazyNames(d, lambda: _second_words(variants))
-        self.column_names = LazyNames(n, lambda: _second_words(samples))
+        self.row_names = LazyNames(d, partial(_second_words, variants))
+        self.column_names = LazyNames(n, partial(_second_words, samples))
 
     def _check_size(self) -> None:
         d, n = self.shape

@@ -81,10 +81,7 @@ class SparseGroup(SparseFile):
     def read_block(self, rows: slice, slot: int) -> Any:
         """Read consecutive rows; errors say which."""
         with damage_reported(self.name, f"cannot be read from row {rows.start} on", REMEDY):
-            try:
-                return super().read_block(rows, slot)
-            except DataError as error:
-                raise DataError(f"{self.name}, rows {rows.start} to {rows.stop - 1}: {error}") from error
+            return super().read_block(rows, slot)
 
 
 def sparse_matrix(name: str, paths: Sequence[Path], group: Any) -> Source:

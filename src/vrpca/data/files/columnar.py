@@ -6,6 +6,7 @@ A subclass opens a stream of batches at one of a few rows (`groups`). Consecutiv
 from __future__ import annotations
 
 import itertools
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -73,6 +74,14 @@ def row_count(columns: Columns) -> int:
     return len(columns[0]) if len(columns) else 0
 
 
+class _Own(threading.local):
+    """What a thread has for itself: every pass is read by a thread of its own, and several may go on at once."""
+
+    def __init__(self) -> None:
+        self.stream: Stream | None = None
+        self.stage: Array = np.zeros(0)  # columns that are going to be rows
+
+
 class ColumnarFile(DenseFile):
     """A table whose rows come in batches of columns.
 
@@ -91,8 +100,7 @@ class ColumnarFile(DenseFile):
         self.name, self.groups = name, groups
         largest = int(np.diff(np.append(groups, shape[0])).max())
         self.unit_rows = min(largest, max(1, self.block_bytes // (shape[1] * self.dtype.itemsize)))
-        self.stream: Stream | None = None
-        self.stage = np.zeros(0, self.dtype)
+        self.own = _Own()
 
     @abstractmethod
     def batches(self, group: int, columns: slice, rows: int) -> Iterator[Columns]:
@@ -132,9 +140,9 @@ class ColumnarFile(DenseFile):
     def _stream_at(self, rows: slice, columns: slice) -> Stream:
         """A stream that is at the first row, or before it in the same group."""
         group = int(np.searchsorted(self.groups, rows.start, side="right")) - 1
-        opened, stream = int(self.groups[group]), self.stream
+        opened, stream = int(self.groups[group]), self.own.stream
         if stream is None or stream.columns != columns or not opened <= stream.row <= rows.start:
-            self.stream = stream = Stream(columns, opened, self.batches(group, columns, rows.stop - rows.start))
+            self.own.stream = stream = Stream(columns, opened, self.batches(group, columns, rows.stop - rows.start))
         return stream
 
     def _fill(self, out: Array, columns: Columns, where: slice) -> None:
@@ -143,12 +151,18 @@ class ColumnarFile(DenseFile):
             out[...] = columns[where]
             return
         size = out.size
-        if len(self.stage) < size:
-            self.stage = np.zeros(size, self.dtype)
-        stage = self.stage[:size].reshape(out.shape[::-1])
+        if len(self.own.stage) < size:
+            self.own.stage = np.zeros(size, self.dtype)
+        stage = self.own.stage[:size].reshape(out.shape[::-1])
         for row, column in zip(stage, columns, strict=True):
             row[...] = column[where]
         kernels.transpose(stage, out)
 
     def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"stream": None}
+        state = super().__getstate__()
+        del state["own"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.own = _Own()

@@ -12,11 +12,25 @@ from vrpca.data.files.arrow_columns import Layout
 from vrpca.data.files.columnar import ColumnarFile, Columns, LazyNames
 from vrpca.data.files.extras import needs
 from vrpca.data.files.remote import Location
+from vrpca.typing import Array
 
 
-def open_matrix(path: Path | Location) -> ParquetFile:
-    """The table as a matrix that is read block by block."""
+def open_matrix(path: Path | Location) -> ParquetFile | Array:
+    """The table as a matrix that is read block by block; an array where it has no rows."""
+    file = open_parquet(path)
+    if file.metadata.num_rows == 0:  # one of several files may be empty
+        layout = Layout.of(str(path), file.schema_arrow)
+        return np.empty((0, layout.width), layout.dtype)
     return ParquetFile(path)
+
+
+def open_parquet(path: Path | Location) -> Any:
+    """The file as pyarrow has it."""
+    parquet = needs("pyarrow.parquet", "parquet", str(path))
+    if isinstance(path, Location):
+        return parquet.ParquetFile(path.arrow_file(), pre_buffer=True)
+    # Pages are decoded from a map of the file: nothing but the batch that is asked for takes memory.
+    return parquet.ParquetFile(path, memory_map=True, pre_buffer=False)
 
 
 class ParquetFile(ColumnarFile):
@@ -24,7 +38,7 @@ class ParquetFile(ColumnarFile):
 
     def __init__(self, path: Path | Location):
         self.path = path
-        file = self._open()
+        file = open_parquet(path)
         self.layout = Layout.of(str(path), file.schema_arrow)
         counts = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
         self.row_groups = np.flatnonzero(counts)  # groups without rows are left out
@@ -35,20 +49,13 @@ class ParquetFile(ColumnarFile):
         if self.layout.row_names is not None:
             self.row_names = LazyNames(self.shape[0], self._read_row_names)
 
-    def _open(self) -> Any:
-        parquet = needs("pyarrow.parquet", "parquet", str(self.path))
-        if isinstance(self.path, Location):
-            return parquet.ParquetFile(self.path.arrow_file(), pre_buffer=True)
-        # Pages are decoded from a map of the file: nothing but the batch that is asked for takes memory.
-        return parquet.ParquetFile(self.path, memory_map=True, pre_buffer=False)
-
     def batches(self, group: int, columns: slice, rows: int) -> Iterator[Columns]:
         """Batches that pyarrow decodes on its threads."""
-        found = self._open().iter_batches(
+        found = open_parquet(self.path).iter_batches(
             batch_size=rows, row_groups=self.row_groups[group:].tolist(), columns=self.layout.chosen(columns)
         )
         return self.layout.numbers(found, columns, int(self.groups[group]))
 
     def _read_row_names(self) -> list[str]:
-        column = self._open().read(columns=[self.layout.row_names]).column(0)
+        column = open_parquet(self.path).read(columns=[self.layout.row_names]).column(0)
         return [str(name) for name in column.to_pylist()]

@@ -104,7 +104,7 @@ def _part(path: Path, X: Any, open_one: Open) -> FileSource:
         part = plain
     elif part is None:
         part = HeldMatrix(path, plain, open_one) if sp.issparse(plain) else HeldArray(path, plain, open_one)
-    if not isinstance(part, DenseFile | SparseFile):
+    if part.by_columns or not isinstance(part, DenseFile | SparseFile):
         raise DataError(f"{path} cannot be one of several files: it is stored by columns. Write it by rows.")
     part.row_names, part.column_names = names
     return part.watching([path])
