@@ -21,6 +21,7 @@ from vrpca.data.view import Problem, View, column_scale
 from vrpca.errors import DataError, Interrupted, OptionError
 from vrpca.history import Record, Status
 from vrpca.linalg import column_norms, numerical_rank, triplets
+from vrpca.memory import Demand
 from vrpca.options import (
     Options,
     SolveOptions,
@@ -226,7 +227,7 @@ def _decompose(request: _Request, given: SolveOptions) -> Decomposition:
 def _prepare(request: _Request, options: Options) -> tuple[Job, np.ndarray | None, _Columns]:
     """Check everything, make the plan and the first pass, and set up the view and the start."""
     check_options(center=request.center, scale=request.scale, compute_u=request.compute_u)
-    began, source = time.perf_counter(), as_source(request.X)
+    began, source = time.perf_counter(), as_source(request.X, options.memory_limit is not None)
     if options.cost == "auto":
         options = replace(options, cost="passes" if source.slow_to_read else "time")
     asked = min(source.shape) if request.k is None else request.k
@@ -235,9 +236,10 @@ def _prepare(request: _Request, options: Options) -> tuple[Job, np.ndarray | Non
     start = check_start(request.start, source.shape[1], source.dtype)
     weights = check_weights(request.sample_weight, source.shape[0])
     source, columns = _without_empty_columns(source, options, k)
+    plan = make_plan(options, source, asked, fraction is not None, demand(request, options))
+    source = source if options.memory_limit is None else source.within(plan.block_bytes)
     problem = Problem(source, weights, request.center, request.scale, n_threads(options.n_threads))
     rng = as_generator(options.random_state)
-    plan = make_plan(options, source, k, fraction is not None)
     cold = start is None and fraction is None  # the solver begins without a guess, with the width that is planned
     wanted = plan.solver.wants(problem, rng) if not plan.transpose and (cold or plan.name == "gram") else None
     first_pass = problem.first_pass(wanted)
@@ -253,6 +255,18 @@ def _prepare(request: _Request, options: Options) -> tuple[Job, np.ndarray | Non
     projections = request.compute_u or plan.transpose or request.k is None
     job = Job(problem, options, plan, view, first_pass, rng, budget, projections, plan.solver, k, fraction)
     return job, W0, columns
+
+
+def demand(request: _Request, options: Options) -> Demand:
+    """What decides how much memory a fit takes, besides the data and the solver."""
+    return Demand(
+        weighted=request.sample_weight is not None,
+        center=request.center,
+        norms=options.needs_norms,
+        left=request.compute_u or request.k is None,
+        proof=options.certificate == "probabilistic",
+        n_threads=n_threads(options.n_threads),
+    )
 
 
 def _assemble(request: _Request, job: Job, outcome: Outcome, columns: _Columns) -> Decomposition:

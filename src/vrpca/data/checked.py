@@ -75,7 +75,7 @@ class CheckedSource(Source):
     def __init__(self, source: Source, original: CheckedSource | None = None):
         self.source, self.name = source, type(source).__name__
         self.shape, self.dtype = self._checked_shape(), self._checked_dtype()
-        for name in ("sparse", "columnwise", "wide_at", "slow_to_read", "gather_rows", "neighbours"):
+        for name in ("sparse", "columnwise", "wide_at", "slow_to_read", "gather_rows", "neighbours", "held_bytes"):
             setattr(self, name, getattr(source, name))
         self.original = self if original is None else original  # this source, or the one that it is the transpose of
         self.known: Fingerprint | None = None  # of the first pass over the original

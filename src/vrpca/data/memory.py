@@ -24,6 +24,7 @@ SPARSE_WIDE_AT = 4.0  # rows of the transposed matrix have to be gathered: that 
 # Looking for empty columns reads all column numbers. That is worth it only if leaving out every column would save this
 # many times what the narrower copy takes.
 LOOK_FOR_EMPTY = 3.0
+CONVERTED_COPIES = 3  # a block that is worked on, and the next one, with what it is converted from
 
 
 def as_array(X: Any) -> Array:
@@ -59,6 +60,14 @@ class ConvertedSource(Source):
     def convert(self, rows: Where) -> Any:
         """Make a block of a range of rows, or of the rows with these numbers."""
 
+    def buffers(self, block_bytes: int) -> int:
+        """Bytes of a block that is converted, and of what it is made from."""
+        return 0 if self.block is not None else int(CONVERTED_COPIES * self.block_rows * self.row_bytes)
+
+    def rows_of_blocks(self, block_bytes: int) -> int:
+        """Rows of a block."""
+        return min(self.block_rows, self.shape[0])
+
     def blocks(self, rng: Rng | None = None) -> Iterator[tuple[int, Any]]:
         """Yield (first row, converted block)."""
         if self.block is not None:
@@ -90,12 +99,29 @@ def physical_memory() -> float:
     return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
 
 
-def on_disk(X: Array) -> bool:
-    """Whether an array lies in a mapped file."""
+def too_large_to_map(nbytes: int) -> bool:
+    """Whether a file is so large that it is read block by block, not mapped: larger than half of the memory."""
+    return nbytes > physical_memory() / 2
+
+
+def mapping(X: Array) -> mmap.mmap | None:
+    """The mapped file that an array lies in, if any."""
     owner: Any = X
     while isinstance(owner, np.ndarray):
         owner = owner.base
-    return isinstance(owner, mmap.mmap)
+    return owner if isinstance(owner, mmap.mmap) else None
+
+
+def on_disk(X: Array) -> bool:
+    """Whether an array lies in a mapped file."""
+    return mapping(X) is not None
+
+
+def let_go_of_pages(X: Array) -> None:
+    """Take the pages of a shared map out of this process' memory. Nothing is lost: they stay in the system's cache."""
+    mapped = mapping(X)
+    if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):  # Windows has none
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 class ArraySource(ConvertedSource):
@@ -106,7 +132,7 @@ class ArraySource(ConvertedSource):
         self.X = X
         self.whole = X.dtype == dtype and X.dtype.isnative and X.flags.c_contiguous and X.flags.aligned
         self.columnwise = abs(X.strides[1]) > abs(X.strides[0])
-        self.slow_to_read = mapped and X.nbytes > physical_memory() / 2
+        self.slow_to_read = mapped and too_large_to_map(X.nbytes)
         neighbours = columnwise_neighbours(X.dtype) if self.columnwise else 1
         super().__init__((n, d), dtype, n if self.whole else rows_that_fit(d, dtype), 0 if mapped else neighbours)
 
@@ -186,8 +212,25 @@ class CscSource(SparseSource):
 
     columnwise = True
 
-    def __init__(self, X: Any):
-        super().__init__(X, -(-X.shape[0] // CSC_BLOCKS))
+    def __init__(self, X: Any, block_rows: int | None = None):
+        super().__init__(X, -(-X.shape[0] // CSC_BLOCKS) if block_rows is None else block_rows)
+
+    def _rows(self, block_bytes: int) -> int:
+        return max(1, min(-(-self.shape[0] // CSC_BLOCKS), int(block_bytes / max(1.0, self.row_bytes))))
+
+    def buffers(self, block_bytes: int) -> int:
+        """Bytes of blocks, and of what they are made from."""
+        return int(CONVERTED_COPIES * self._rows(block_bytes) * self.row_bytes)
+
+    def rows_of_blocks(self, block_bytes: int) -> int:
+        """Rows of a block."""
+        return self._rows(block_bytes)
+
+    def within(self, block_bytes: int) -> CscSource:
+        """The same matrix in shorter blocks."""
+        other = CscSource(self.X, self._rows(block_bytes))
+        other.held_bytes = self.held_bytes
+        return other
 
     def convert(self, rows: Where) -> Any:
         """The rows as a CSR matrix."""

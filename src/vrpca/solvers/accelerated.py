@@ -15,21 +15,24 @@ from functools import cached_property
 import numpy as np
 
 from vrpca.data.first_pass import FirstPass, MomentSum, Pair, SampleProductSum
-from vrpca.data.stream import Basis, StreamSum
+from vrpca.data.stream import ROWS_PER_VECTOR, Basis, StreamSum
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
+from vrpca.memory import DOUBLE, PANEL, Size, padded_to, small_matrices
 from vrpca.options import Options
-from vrpca.solvers.base import Passes, Rng, Solver, random_start, whole_registers
-from vrpca.solvers.krylov import Krylov, KrylovState
+from vrpca.solvers.base import Passes, Rng, Solver, less, random_start, whole_registers
+from vrpca.solvers.krylov import LEAST_HEARD, STATES, Krylov, KrylovState
 from vrpca.solvers.lanczos import Lanczos
 from vrpca.solvers.outside import TRUSTED, known_outside
 from vrpca.solvers.search_space import SearchSpace, leading_vectors
-from vrpca.solvers.witness import Witness, WitnessedState
+from vrpca.solvers.witness import MOST, Witness, WitnessedState
 
 # These widths and lengths were found by trying, on MNIST, RCV1, news20 and generated spectra (`vrpca bench passes`).
 SAMPLE_FRACTION = 0.05  # fraction of the rows sampled for the start
 CASCADE = ((0.4, 5), (1.0, 3))  # (fraction of the sample, products with it): a smaller sample prepares the larger one
 LEAST_SAMPLED = 4  # rows per vector that make a sample worth solving
+LEAST_FRACTION = 1e-4  # the smallest sample where memory is limited, before there is none
+SUMMED_BLOCKS = 7  # blocks in double precision while a sampled block is multiplied: sums, and copies that are turned
 SAMPLED_BLOCKS, SAMPLED_VECTORS = 6, 48  # blocks, or vectors, that `Sampled` keeps before a restart
 STREAMED, RESIDUALS = 12, 2  # widths of the streamed basis and of the residual blocks, in units of the width
 KEPT = 14  # vectors that `Streamed` keeps, in the same units: no restart after the first step
@@ -37,6 +40,7 @@ WATCHED = 3  # pairs, in the same units, whose residuals tell what a stream may 
 NARROW, MANY = 4, 16  # columns of a block of `Narrow`; twice as many where this number of vectors is wanted
 UNRESOLVED = 4  # times the residual: Ritz values this close may be those of equal eigenvalues
 NARROW_BLOCKS = 8  # blocks that `Narrow` keeps, besides the wanted vectors, before a restart
+LEAST_BLOCKS = 2  # the same where memory is limited: the last block and the next one
 LONG = 1000  # stored entries per feature below which arithmetic with the vectors costs more than that with the rows
 
 
@@ -64,12 +68,34 @@ class Streamed(Accelerated, Krylov):
         self.block = max(RESIDUALS * width, self.block)
         self.watched = WATCHED * width  # more than are multiplied, so that a stream's misses show
         self.capacity = KEPT * width
+        self.basis = STREAMED * width
+
+    @property
+    def first_columns(self) -> int:
+        """The streamed basis."""
+        return self.basis
+
+    @property
+    def found_vectors(self) -> int:
+        """The streamed basis."""
+        return self.basis
+
+    def memory(self, size: Size) -> dict[str, float]:
+        """As for all searches, and while the basis is streamed: three of it, its rows, and matrices three times as wide."""
+        m = min(self.basis, size.d)
+        streamed = (3 + 3 * ROWS_PER_VECTOR) * m * size.vector + small_matrices((1 + ROWS_PER_VECTOR) * m)
+        return super().memory(size) | {f"a streamed basis of {m} vectors of length {size.d}": streamed}
+
+    def _shrink(self) -> None:
+        """A narrower basis, too."""
+        super()._shrink()
+        self.basis = less(self.basis, self.block)
 
     def wants(self, problem: Problem, rng: Rng) -> MomentSum | None:
         """A streamed basis; scaled data have to wait until the scales are known."""
         if problem.scale:
             return None
-        return StreamSum(problem, min(STREAMED * self.width, problem.source.shape[1]), rng)
+        return StreamSum(problem, min(self.basis, problem.source.shape[1]), rng)
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: the stream, unless the first pass has made it, and the first product."""
@@ -77,16 +103,16 @@ class Streamed(Accelerated, Krylov):
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> KrylovState:
         """The product of the streamed basis (or of `W0`), and of a random vector for what it missed."""
-        W = self._streamed(view, first_pass, rng) if W0 is None else W0[:, : STREAMED * self.width - 1]
+        W = self._streamed(view, first_pass, rng) if W0 is None else W0[:, : self.basis - 1]
         return self.begin(view, W, W.shape[1] + 1, 2, rng)
 
     def _streamed(self, view: View, first_pass: FirstPass, rng: Rng) -> np.ndarray:
         """The streamed basis with random parts; no column at all where there is no basis."""
         found = first_pass.found
-        W = found.vectors if isinstance(found, Basis) else view.stream(min(STREAMED * self.width, view.d), rng)
+        W = found.vectors if isinstance(found, Basis) else view.stream(min(self.basis, view.d), rng)
         if W is None:
             return np.zeros((view.d, 0), view.dtype)
-        return with_random_parts(W[:, : STREAMED * self.width - 1], view.n, rng)
+        return with_random_parts(W[:, : self.basis - 1], view.n, rng)
 
 
 class Sampled(Accelerated, Krylov):
@@ -95,6 +121,34 @@ class Sampled(Accelerated, Krylov):
     def __init__(self, options: Options, width: int):
         super().__init__(options, width)
         self.capacity = max(SAMPLED_BLOCKS * self.block, SAMPLED_VECTORS)
+        self.fraction = SAMPLE_FRACTION
+
+    @property
+    def found_vectors(self) -> int:
+        """The sampled block and its product, each with a guest."""
+        return 2 * (self.block + 1)
+
+    def memory(self, size: Size) -> dict[str, float]:
+        """As for all searches, and for the sample: its rows, the vectors that it is solved with, and their product."""
+        rows, columns, v = self._sample_size(size.n, size.d), min(self.block, size.d) + 1, size.vector
+        if not rows:
+            return super().memory(size)
+        solved = (2 * CASCADE[0][1] + STATES + 3) * columns * v + size.product(columns)
+        summed = columns * (2 * v + SUMMED_BLOCKS * DOUBLE * size.d) + size.product(columns)
+        return super().memory(size) | {
+            f"a sample of {rows} rows": size.sample(rows) + solved,
+            f"the product of a block of {columns} sampled vectors of length {size.d}": summed,
+        }
+
+    def _shrink(self) -> None:
+        """A smaller sample, too; none in the end."""
+        super()._shrink()
+        self.fraction = 0.8 * self.fraction if self.fraction > LEAST_FRACTION else 0.0
+
+    def _sample_size(self, n: int, d: int) -> int:
+        """Rows of the sample; none if they would say nothing."""
+        rows = int(self.fraction * n)
+        return rows if rows >= LEAST_SAMPLED * min(self.block, d) else 0
 
     def wants(self, problem: Problem, rng: Rng) -> MomentSum | None:
         """The product of a block that a sample of the rows gives; None if the sample says nothing.
@@ -102,7 +156,7 @@ class Sampled(Accelerated, Krylov):
         The sample is read here.
         """
         n, d = problem.source.shape
-        rows = _sample_size(n, min(self.block, d))
+        rows = self._sample_size(n, d)
         if not rows or problem.scale:
             return None
         sample, fetched = problem.sample(rows, rng)
@@ -119,7 +173,7 @@ class Sampled(Accelerated, Krylov):
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: the sample and the first product, unless the first pass has made them."""
-        return Passes(start=0.0 if isinstance(first_pass.found, Pair) else 1.0 + SAMPLE_FRACTION, projections=1.0)
+        return Passes(start=0.0 if isinstance(first_pass.found, Pair) else 1.0 + self.fraction, projections=1.0)
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> KrylovState:
         """The product of what a sample gave (or of `W0`), and of a random vector for what it missed."""
@@ -127,17 +181,12 @@ class Sampled(Accelerated, Krylov):
         if W0 is None and isinstance(found, Pair):
             space = SearchSpace(view, self.width, self.capacity)
             space.expand(found.W.T, view, found.U.T)
-            return self.state(space, 2, Witness((found.guest,)).after(found.image))
-        rows = _sample_size(view.n, min(self.block, view.d))
+            return self.state(space, 2, Witness((found.guest,), most=self.heard).after(found.image))
+        rows = self._sample_size(view.n, view.d)
         if W0 is not None or not rows:
             return self.begin(view, W0, self.block, 1, rng)
         W = with_random_parts(leading_of_sample(view.sample(rows, rng), self.width, rng), rows, rng)
         return self.begin(view, W, self.block, 2, rng)
-
-
-def _sample_size(n: int, width: int) -> int:
-    rows = int(SAMPLE_FRACTION * n)
-    return rows if rows >= LEAST_SAMPLED * width else 0
 
 
 def with_random_parts(W: np.ndarray, rows: int, rng: Rng) -> np.ndarray:
@@ -206,19 +255,42 @@ class NarrowState(WitnessedState):
 class Narrow(Accelerated, Solver[NarrowState]):
     """Each pass multiplies the next narrow block of the Krylov space."""
 
+    def __init__(self, options: Options, width: int):
+        super().__init__(options, width)
+        self.blocks = NARROW_BLOCKS  # that are kept, besides the wanted vectors
+        self.heard = MOST  # products of a witness after another one has objected
+
+    def memory(self, size: Size) -> dict[str, float]:
+        """The vectors of S and Z, once widened; W of two states; what a product or a witness needs."""
+        v, block = size.vector, self._block(size.d)
+        wider = self.width + 2 * block
+        rows = self.width + max(self._capacity(size.d), min(2 * wider, size.d)) + 4 * block
+        columns = padded_to(2 * block + 1, PANEL)
+        kept = rows + 2 * self.width + 2 * columns + self.heard
+        busy = max(columns * v + size.product(columns), (self.heard + STATES * self.width) * v)
+        return {f"a Krylov space of {rows} vectors of length {size.d}": kept * v + busy + small_matrices(rows)}
+
+    def _shrink(self) -> None:
+        """Fewer blocks before a restart, and fewer vectors of the witness."""
+        self.blocks, self.heard = less(self.blocks, LEAST_BLOCKS), less(self.heard, LEAST_HEARD)
+
+    def _capacity(self, d: int) -> int:
+        block = self._block(d)
+        keep = self.width + block
+        spare = max(keep, NARROW_BLOCKS * block) * self.blocks // NARROW_BLOCKS
+        return min(keep + max(spare, LEAST_BLOCKS * block), d)
+
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: as many blocks as it takes to hold the wanted vectors."""
-        return Passes(start=float(self.width // self._block(view) + 1), projections=1.0)
+        return Passes(start=float(self.width // self._block(view.d) + 1), projections=1.0)
 
-    def _block(self, view: View) -> int:
-        return min(NARROW if self.width < MANY else 2 * NARROW, view.d)
+    def _block(self, d: int) -> int:
+        return min(NARROW if self.width < MANY else 2 * NARROW, d)
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> NarrowState:
         """Expand a random block until there are enough vectors."""
-        block = self._block(view)
-        keep = self.width + block
-        capacity = min(max(2 * keep, keep + NARROW_BLOCKS * block), view.d)
-        space = Lanczos(view, self.width, block, keep, capacity, rng, W0)
+        block = self._block(view.d)
+        space = Lanczos(view, self.width, block, self.width + block, self._capacity(view.d), rng, W0)
         witness = Witness.random(view, rng, most=TRUSTED)
         while space.size <= self.width and space.pending:
             witness = witness.after(space.expand(view, rng, witness.column))
@@ -229,7 +301,7 @@ class Narrow(Accelerated, Solver[NarrowState]):
         space, witness = state.space, state.witness
         if state.missed is not None:
             space.widen(state.missed, rng)
-            witness = Witness.random(view, rng, objected=True)
+            witness = Witness.random(view, rng, most=self.heard, objected=True)
         if space.crowded:
             state.vectors()  # they stay with the state: a restart overwrites the rows that they are combined from
             space.shrink()

@@ -6,6 +6,7 @@ buffers, reading ahead, samples and the transposed matrix are the same for all f
 
 from __future__ import annotations
 
+import copy
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -17,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from vrpca.data.source import A, Source, check_shape, working_dtype
+from vrpca.data.source import INDEX_BYTES, A, Source, check_shape, working_dtype
 from vrpca.data.sparse_parts import canonical, check_parts
 from vrpca.errors import DataError
 from vrpca.linalg import aligned_zeros
@@ -27,7 +28,9 @@ BLOCK_BYTES = 16 << 20  # a block: large enough to be worth a hand-over between 
 BUFFERS = 2  # one that is worked on, one that is read
 SAMPLE_RUNS = 64  # a sample consists of so many runs of consecutive rows, at least: sorted files are sampled everywhere
 RUN_BYTES = 1 << 18  # bytes of a run, at least: a seek costs as much as reading them
-INDEX_BYTES = 4  # of a column number beside a stored entry, in most files
+# Bytes at the peak of reading a sparse block, per byte of the block: as it is read, and as CSR with its parts in the types
+# that kernels take. Column numbers may have 8 bytes.
+SPARSE_COPIES = 3
 
 
 class Stamp:
@@ -82,6 +85,7 @@ class FileSource(Source):
     """
 
     slow_to_read = True
+    reads_files = True
     columnwise = False
     wide_at = float("inf")
     unit_rows = 1
@@ -103,9 +107,14 @@ class FileSource(Source):
         """Read consecutive rows; dense ones into the buffer number `slot`."""
 
     def within(self, block_bytes: int) -> Self:
-        """Let blocks take no more than this number of bytes, as far as the format can."""
-        self.block_bytes = block_bytes
-        return self
+        """The same files with blocks of no more than this number of bytes, as far as the format can."""
+        other = copy.copy(self)
+        other.block_bytes = block_bytes
+        return other
+
+    def buffers(self, block_bytes: int) -> int:
+        """Bytes of the blocks: one that is worked on, one that is read."""
+        return BUFFERS * int(self.rows_of_blocks(block_bytes) * self.row_bytes)
 
     def blocks(self, rng: Rng | None = None) -> Generator[tuple[int, Any]]:
         """Yield (first row, block). A block is valid until the next one is asked for."""
@@ -134,10 +143,12 @@ class FileSource(Source):
         run = max(self.unit_rows, min(-(-rows // SAMPLE_RUNS), -(-RUN_BYTES // row_bytes)))
         starts = rng.permutation(np.arange(0, n, run))[: -(-rows // run)]
         runs = [slice(start, min(start + run, n)) for start in np.sort(starts).tolist()]
-        parts = [self.read_block(part, 0).copy() for part in runs]
         numbers = np.concatenate([np.arange(part.start, part.stop) for part in runs])
-        together = sp.vstack(parts, format="csr") if self.sparse else np.vstack(parts)
-        return numbers, together, len(numbers)
+        return numbers, self._read_runs(runs, len(numbers)), len(numbers)
+
+    def _read_runs(self, runs: Sequence[slice], rows: int) -> Any:
+        """Runs of rows, this number in all, as one block."""
+        return sp.vstack([self.read_block(part, 0).copy() for part in runs], format="csr")
 
 
 class DenseFile(FileSource):
@@ -147,7 +158,7 @@ class DenseFile(FileSource):
 
     def __init__(self, paths: Sequence[Path], shape: tuple[int, int], dtype: np.dtype):
         super().__init__(paths, shape, dtype)
-        self.buffers: list[Array | None] = [None] * BUFFERS
+        self.room: list[Array | None] = [None] * BUFFERS
 
     @abstractmethod
     def read(self, rows: slice, columns: slice, out: Array) -> None:
@@ -155,22 +166,36 @@ class DenseFile(FileSource):
 
     def block_starts(self) -> Array:
         """Blocks of equal size, in whole units."""
-        n, d = self.shape
-        rows = max(1, self.block_bytes // (d * self.dtype.itemsize))
-        rows = max(self.unit_rows, rows // self.unit_rows * self.unit_rows)
-        return np.append(np.arange(0, n, rows), n)
+        return np.append(np.arange(0, self.shape[0], self._rows(self.block_bytes)), self.shape[0])
+
+    def _rows(self, block_bytes: int) -> int:
+        rows = max(1, block_bytes // (self.shape[1] * self.dtype.itemsize))
+        return max(self.unit_rows, rows // self.unit_rows * self.unit_rows)
+
+    def rows_of_blocks(self, block_bytes: int) -> int:
+        """Rows of a block."""
+        return min(self.shape[0], self._rows(block_bytes))
 
     def read_block(self, rows: slice, slot: int) -> Array:
         """Read consecutive rows into a buffer that is kept."""
         count, d = rows.stop - rows.start, self.shape[1]
-        buffer = self.buffers[slot]
+        buffer = self.room[slot]
         if buffer is None or len(buffer) < count:
-            buffer = self.buffers[slot] = aligned_zeros((count, d), self.dtype)
+            buffer = self.room[slot] = aligned_zeros((count, d), self.dtype)
         self.read(rows, slice(0, d), buffer[:count])
         return buffer[:count]
 
+    def _read_runs(self, runs: Sequence[slice], rows: int) -> Array:
+        """Runs of rows, one behind the other."""
+        together, done = np.empty((rows, self.shape[1]), self.dtype), 0
+        for part in runs:
+            count = part.stop - part.start
+            self.read(part, slice(0, self.shape[1]), together[done : done + count])
+            done += count
+        return together
+
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"buffers": [None] * BUFFERS}
+        return vars(self) | {"room": [None] * BUFFERS}
 
     def transposed(self) -> Source:
         """The columns as rows."""
@@ -187,7 +212,18 @@ class TransposedFile(DenseFile):
         super().__init__(file.paths, file.shape[::-1], file.dtype)
         self.file, self.stamp, self.block_bytes = file, file.stamp, file.block_bytes
         self.unit_rows, self.unit_columns = file.unit_columns, file.unit_rows
+        self.slow_to_read, self.held_bytes = file.slow_to_read, file.held_bytes
         self.row_names, self.column_names = file.column_names, file.row_names
+
+    def within(self, block_bytes: int) -> Self:
+        """The same with smaller blocks, on both sides."""
+        other = super().within(block_bytes)
+        other.file = self.file.within(block_bytes)
+        return other
+
+    def buffers(self, block_bytes: int) -> int:
+        """Bytes of the blocks, and of a piece of the file before it is transposed."""
+        return super().buffers(block_bytes) + max(block_bytes, self.file.buffers(block_bytes) // BUFFERS)
 
     def read(self, rows: slice, columns: slice, out: Array) -> None:
         """Read the columns of the file, a few of its rows at a time."""
@@ -212,6 +248,7 @@ class SparseFile(FileSource):
     def __init__(self, paths: Sequence[Path], shape: tuple[int, int], dtype: np.dtype, indptr: Array):
         super().__init__(paths, shape, dtype)
         self.indptr = np.asarray(indptr, np.int64)
+        self.held_bytes = self.indptr.nbytes
         if len(indptr) != shape[0] + 1 or self.indptr[0] != 0 or (np.diff(self.indptr) < 0).any():
             name = paths[0] if paths else "The matrix"
             raise DataError(f"{name} is damaged: the places where its rows begin do not ascend. Write it again.")
@@ -234,6 +271,11 @@ class SparseFile(FileSource):
             stop = int(np.searchsorted(self.indptr, self.indptr[starts[-1]] + room, side="right")) - 1
             starts.append(min(max(stop, starts[-1] + 1), n))
         return np.array(starts)
+
+    def buffers(self, block_bytes: int) -> int:
+        """Bytes of the blocks, and of their making; a block has at least the longest row."""
+        longest = int(np.diff(self.indptr).max()) * (self.dtype.itemsize + INDEX_BYTES)
+        return SPARSE_COPIES * BUFFERS * min(max(block_bytes, longest), int(self.shape[0] * self.row_bytes) + 1)
 
     def read_block(self, rows: slice, slot: int) -> Any:
         """Read consecutive rows as a CSR matrix whose parts are checked."""
@@ -261,7 +303,18 @@ class TransposedSparseFile(FileSource):
     def __init__(self, file: SparseFile):
         super().__init__(file.paths, file.shape[::-1], file.dtype)
         self.file, self.stamp, self.block_bytes = file, file.stamp, file.block_bytes
+        self.held_bytes = file.held_bytes
         self.row_names, self.column_names = file.column_names, file.row_names
+
+    def within(self, block_bytes: int) -> Self:
+        """The same with smaller blocks, on both sides."""
+        other = super().within(block_bytes)
+        other.file = self.file.within(block_bytes)
+        return other
+
+    def buffers(self, block_bytes: int) -> int:
+        """Bytes of the blocks and of their making, from blocks of the file."""
+        return self.file.buffers(block_bytes) + SPARSE_COPIES * super().buffers(block_bytes)
 
     @property
     def entries(self) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import scipy.sparse as sp
 
 from vrpca.data.files.archive import Archive
+from vrpca.data.unloaded import Contents
 from vrpca.errors import DataError
 
 
@@ -24,6 +26,26 @@ def open_matrix(path: Path) -> Any:
     if X.format in ("csr", "csc", "bsr"):
         X.check_format(full_check=True)  # compiled code follows these indices blindly
     return X
+
+
+def contents(path: Path) -> Contents:
+    """What the headers say of the matrix. Of a sparse one, its format and shape are read, which are small arrays."""
+    with path.open("rb") as file:
+        archive = Archive(file)
+        if not {"format", "shape"} <= archive.members.keys():
+            name = _matrix_name(path, archive)
+            archive.check(name)
+            header = archive.header(name)
+            entries, size = math.prod(header.shape), archive.members[name].file_size
+            return Contents(header.shape, header.dtype, entries, False, header.order == "F", size)
+        for name in archive.members:
+            archive.check(name)
+        n, d = (int(count) for count in archive.read("shape"))
+        form, data = archive.read("format").item(), archive.header("data")
+        size = sum(member.file_size for member in archive.members.values())
+    form = form if isinstance(form, str) else form.decode()
+    compressed = form in ("csr", "csc")  # others become CSR: there are two matrices for a while
+    return Contents((n, d), data.dtype, math.prod(data.shape), True, form == "csc", size if compressed else 3 * size)
 
 
 def _matrix_name(path: Path, archive: Archive) -> str:
