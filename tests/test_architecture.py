@@ -22,7 +22,7 @@ LAYERS = (
     ("certificate", "solvers"),
     ("plan",),
     ("run",),
-    ("decomposition", "check", "scores"),
+    ("decomposition", "check", "info", "scores"),
     ("estimators", "sklearn_callbacks"),
     ("model_io", "report", "cli", "__init__", "__main__"),
     ("experiments",),  # they may import everything; only commands may import them, when they are called

@@ -6,6 +6,7 @@ from vrpca.decomposition import Decomposition, pca, svd
 from vrpca.errors import DataError, Interrupted, OptionError
 from vrpca.estimators import PCA, TruncatedSVD
 from vrpca.history import Record, Status
+from vrpca.info import Info, info
 from vrpca.model_io import load, save
 from vrpca.options import Theory
 
@@ -16,6 +17,7 @@ __all__ = [
     "Certificate",
     "DataError",
     "Decomposition",
+    "Info",
     "Interrupted",
     "OptionError",
     "Record",
@@ -23,6 +25,7 @@ __all__ = [
     "Status",
     "Theory",
     "TruncatedSVD",
+    "info",
     "load",
     "pca",
     "save",

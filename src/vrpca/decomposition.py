@@ -33,7 +33,7 @@ from vrpca.options import (
     is_integer,
     shown,
 )
-from vrpca.plan import block_width, make_plan
+from vrpca.plan import block_width, for_source, make_plan
 from vrpca.run import Budget, Job, Outcome, objective, run
 from vrpca.threads import blas_threads, n_threads
 
@@ -228,8 +228,7 @@ def _prepare(request: _Request, options: Options) -> tuple[Job, np.ndarray | Non
     """Check everything, make the plan and the first pass, and set up the view and the start."""
     check_options(center=request.center, scale=request.scale, compute_u=request.compute_u)
     began, source = time.perf_counter(), as_source(request.X, options.memory_limit is not None)
-    if options.cost == "auto":
-        options = replace(options, cost="passes" if source.slow_to_read else "time")
+    options = for_source(options, source)
     asked = min(source.shape) if request.k is None else request.k
     fraction = float(asked) if check_k(asked, source.shape) else None
     k = int(asked) if fraction is None else 1

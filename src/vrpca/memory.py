@@ -20,7 +20,11 @@ UNITS = {"": 1, "b": 1} | {
     for ending, base in (("", 1000), ("b", 1000), ("ib", 1024))
 }
 DOUBLE = 8  # bytes
-BLOCK_SIZES = (16 << 20, 4 << 20, 1 << 20)  # bytes of a block of a file: the first is the default, smaller ones are slower
+BLOCK_SIZES = (
+    16 << 20,
+    4 << 20,
+    1 << 20,
+)  # bytes of a block of a file: the first is the default, smaller ones are slower
 COLUMN_NUMBERS = 16  # doubles per column: means, variances, scales, the diagonal of A, and what they are made from
 WEIGHT_NUMBERS = 4  # doubles per row with weights: the weights, their roots, and what these are made from
 NORM_NUMBERS = 4  # doubles per row with sampling="norm": norms, their inverses, sums, and a temporary one
@@ -163,7 +167,9 @@ class Demand:
         if self.proof:
             stages[f"a random search with {products} products"] = _search(size, solver.width, products)
         if self.left or transpose:
-            stages[f"Z W, {size.n} x {solver.width}, and singular vectors made of it"] = self._triplets(size, solver.width)
+            stages[f"Z W, {size.n} x {solver.width}, and singular vectors made of it"] = self._triplets(
+                size, solver.width
+            )
         what, largest = max(stages.items(), key=lambda stage: stage[1])
         always = source.held_bytes + source.buffers(block_bytes) + self._numbers(size)
         if always > largest:

@@ -31,6 +31,8 @@ WIDEST = 6000  # the largest A that is worth its memory: 288 MB
 INSTEAD = {"gram": "accelerated", "accelerated": "gram"}  # what `auto` takes where memory is limited
 PROOF_PRODUCTS = (MOST, 20, 10, 5)  # products of a random search: fewer of them where memory is limited prove less
 
+STREAMED_PASSES = 4.0  # of `accelerated` with cost="passes", to 1e-10: 3 to 6 (docs/solvers.md)
+
 BYTES = 8e9  # read per second
 PRODUCT = 1.1e11  # flops per second of products of dense rows with a block
 SQUARE = 1.1e11  # of the symmetric updates of A
@@ -114,23 +116,40 @@ def smallest(solver: Solver) -> Solver:
     return solver
 
 
-def make_plan(
-    options: Options, source: Source, k: int | float, fraction: bool, demand: Demand | None = None
-) -> Plan:
+def make_plan(options: Options, source: Source, k: int | float, fraction: bool, demand: Demand | None = None) -> Plan:
     """The plan for k components, or for a fraction of the variance.
 
     It keeps to the memory limit, or raises an error that names the smallest limit that would do. Without a limit, it
     keeps to half of the machine's memory if it can.
     """
-    limit, task = options.memory, _task(options, source, k, fraction)
+    limit = options.memory
     room = Room(source, demand or Demand(), physical_memory() / 2 if limit is None else limit)
+    plan = _plan_within(options, room, k, fraction)
+    if limit is not None and plan.need.bytes > limit:
+        raise _too_small(options, plan)
+    return plan
+
+
+def for_source(options: Options, source: Source) -> Options:
+    """The options with what is to be saved: passes where reading is slow, time elsewhere, unless the user says."""
+    if options.cost != "auto":
+        return options
+    return replace(options, cost="passes" if source.slow_to_read else "time")
+
+
+def smallest_limit(options: Options, source: Source, k: int | float, fraction: bool, demand: Demand) -> int:
+    """The smallest memory limit that `make_plan` would accept."""
+    return _plan_within(options, Room(source, demand, 0), k, fraction).least.bytes
+
+
+def _plan_within(options: Options, room: Room, k: int | float, fraction: bool) -> Plan:
+    """The plan that suits best of those that fit; where none fits, the one that needs least."""
+    task = _task(options, room.source, k, fraction)
     name, reason = _chosen(options, task)
     plan = _planned(options, room, name, reason, task, k, fraction)
     if plan.need.bytes > room.limit and options.solver == "auto" and name in INSTEAD:
         instead = f"{name!r} would take at least {in_words(plan.need.bytes)} of memory"
         plan = min(plan, _planned(options, room, INSTEAD[name], instead, task, k, fraction), key=_least)
-    if limit is not None and plan.need.bytes > limit:
-        raise _too_small(options, plan)
     return plan
 
 
@@ -138,21 +157,20 @@ def _least(plan: Plan) -> int:
     return plan.least.bytes
 
 
-def _planned(
-    options: Options, room: Room, name: str, reason: str, task: Task, k: int | float, fraction: bool
-) -> Plan:
+def _planned(options: Options, room: Room, name: str, reason: str, task: Task, k: int | float, fraction: bool) -> Plan:
     """The plan with a solver, as large as fits; as small as possible where nothing fits."""
-    source, side = room.source, min(room.source.shape)
-    count = (side if name == "gram" else min(FIRST_GUESS, side)) if fraction else int(k)
+    source, most = room.source, min(room.source.shape)
+    count = (most if name == "gram" else min(FIRST_GUESS, most)) if fraction else int(k)
     room = replace(room, demand=replace(room.demand, k=count))
     transpose = SOLVERS[name].transposes(source)
     solver = _solver(options, room, name, transpose, count)
     least = (smallest(solver), BLOCK_SIZES[-1], PROOF_PRODUCTS[-1])
     fits = next(room.choices(solver, transpose), least)
     need, at_least = (room.need(one, transpose, *sizes) for one, *sizes in (fits, least))
-    gram_side = SOLVERS["gram"].transposes(source)
-    gram = room.need(_solver(options, room, "gram", gram_side, count), gram_side, *fits[1:])
-    room = replace(room, has_gram=gram.bytes <= room.limit)
+    if name == "accelerated":
+        side = SOLVERS["gram"].transposes(source)
+        gram = room.need(_solver(options, room, "gram", side, count), side, *fits[1:])
+        room = replace(room, has_gram=gram.bytes <= room.limit)
     worker = _solver(options, room, name, transpose, 1) if fraction else fits[0]
     return Plan(name, reason, transpose, task, worker, room, need, at_least, *fits[1:])
 
@@ -253,9 +271,22 @@ def pass_seconds(task: Task) -> float:
 
 def accelerated_seconds(task: Task) -> float:
     """What the passes of `accelerated` are going to take, with the number of passes that spectra of real data need."""
+    return accelerated_passes(task) * pass_seconds(task)
+
+
+def accelerated_passes(task: Task) -> float:
+    """The passes that `accelerated` needs on spectra of real data."""
     digits = min(max(-math.log10(max(task.tol, 1e-16)), 1.0), 16.0)
-    passes = 3 + 0.8 * digits + task.k / 2.5 if task.sparse else 1.6 + 0.6 * digits + min(3.0, task.k / 15)
-    return passes * pass_seconds(task)
+    return 3 + 0.8 * digits + task.k / 2.5 if task.sparse else 1.6 + 0.6 * digits + min(3.0, task.k / 15)
+
+
+def expected_passes(plan: Plan) -> float:
+    """The passes that a fit by this plan is going to take, about; docs/solvers.md has what was measured."""
+    if plan.name == "gram":
+        return 2.0 if plan.transpose else 1.0
+    if plan.task.cost == "passes" and plan.name == "accelerated":
+        return STREAMED_PASSES
+    return accelerated_passes(plan.task)
 
 
 def too_slow(task: Task, history: Sequence[Record], last_call: float) -> bool:

@@ -10,7 +10,18 @@ import typer
 
 import vrpca
 from vrpca.cli.printing import describe, print_result
-from vrpca.cli.shared import DONE, FAILED, INTERRUPTED, Data, Json, Quiet, Threads, check_outputs, warnings_on_stderr
+from vrpca.cli.shared import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    Data,
+    Json,
+    Memory,
+    Quiet,
+    Threads,
+    check_outputs,
+    warnings_on_stderr,
+)
 from vrpca.data.files import open_data
 from vrpca.data.files.paths import check_target
 from vrpca.errors import OptionError
@@ -31,6 +42,7 @@ def fit(
     scale: Annotated[bool, typer.Option("--scale", help="Divide by the columns' standard deviations.")] = False,
     max_passes: Annotated[float, typer.Option(help="Passes over the data that may be spent.")] = 100,
     threads: Threads = None,
+    memory: Memory = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the model to this file (.npz).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the convergence to this file (.png or .svg).")] = None,
@@ -40,7 +52,7 @@ def fit(
     """Find the principal components of DATA."""
     _check_files(data, out, plot)
     model = vrpca.PCA(
-        _components(k),
+        components(k),
         tol=tol,
         angle_tol=angle_tol,
         solver=solver,
@@ -50,10 +62,11 @@ def fit(
         scale=scale,
         max_passes=max_passes,
         n_threads=threads,
+        memory_limit=memory,
         random_state=seed,
         verbose=not quiet,
     )
-    X = open_data(data)
+    X = open_data(data) if memory is None else data  # what has to be loaded waits until it is known that it fits
     began = time.perf_counter()
     interrupted = _fit(model, X, quiet)
     seconds = time.perf_counter() - began
@@ -74,7 +87,7 @@ def _check_files(data: Path, out: Path | None, plot: Path | None) -> None:
         check_target(plot)
 
 
-def _components(k: str) -> int | float:
+def components(k: str) -> int | float:
     """-k as a number. `PCA` checks later whether the number suits the data."""
     for kind in (int, float):
         try:

@@ -24,6 +24,7 @@ Data = Annotated[Path, typer.Argument(help="The data, samples in rows: a .npy fi
 Model = Annotated[Path, typer.Argument(help="A model that `vrpca fit --out` wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no warnings.")]
+Memory = Annotated[str | None, typer.Option(help="Memory that the fit may take, such as 2GB, 500MB or 1GiB.")]
 Threads = Annotated[int | None, typer.Option(help="Threads of the products; all cores by default.")]
 File = tuple[str, Path | None]  # the argument or option for a file, such as "--out", and its path if it was given
 

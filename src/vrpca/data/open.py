@@ -77,7 +77,9 @@ def as_source(X: Any, limited: bool = False) -> Source:
 def headers_of(path: Any) -> Source:
     """The source of a file of which headers have been read alone: where memory is limited, or for its description."""
     found = contents(path)
-    return as_source(open_data(path), True) if found is None else UnloadedFile(found, lambda: as_source(open_data(path)))
+    return (
+        as_source(open_data(path), True) if found is None else UnloadedFile(found, lambda: as_source(open_data(path)))
+    )
 
 
 def array_source(X: Array, limited: bool) -> Source:

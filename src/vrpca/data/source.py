@@ -132,7 +132,11 @@ class Source(ABC):
 
     def rows_of_blocks(self, block_bytes: int) -> int:
         """Rows of a block, if blocks may have this size."""
-        return self.shape[0] if self.block is not None else max(1, min(self.shape[0], int(block_bytes / max(1, self.row_bytes))))
+        return (
+            self.shape[0]
+            if self.block is not None
+            else max(1, min(self.shape[0], int(block_bytes / max(1, self.row_bytes))))
+        )
 
     def within(self, block_bytes: int) -> Source:
         """The source with blocks of no more than this number of bytes, as far as that is possible."""

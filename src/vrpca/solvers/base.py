@@ -84,7 +84,8 @@ class Solver(ABC, Generic[S]):
     """A way from one state to the next.
 
     A solver sees views and small matrices. It has settings but no state of its own; it never times, prints or stops by
-    itself. A new solver is a subclass with `start` and `step`, and a line in `SOLVERS`; the others have defaults.
+    itself. A new solver is a subclass with `start`, `step` and `memory`, and a line in `SOLVERS`; the others have
+    defaults.
     """
 
     projects = True  # whether snapshots keep ``P = Z W``, for those who want it in the end

@@ -89,7 +89,15 @@ def snapshot(
         if P is not None:
             rotate(P, block_diag(Y, [[1.0]]))
     probe = probe.updated(probe_image, W, U, theta)
-    known: dict[str, Any] = {"d": d, "W": W, "U": U, "theta": theta, "G": residual_gram(W, U, theta), "probe": probe, **also}
+    known: dict[str, Any] = {
+        "d": d,
+        "W": W,
+        "U": U,
+        "theta": theta,
+        "G": residual_gram(W, U, theta),
+        "probe": probe,
+        **also,
+    }
     known["mu"] = probe.bound(theta)
     return BareSnapshot(**known) if P is None else Snapshot(P=P[:, :l], **known)
 

@@ -15,7 +15,6 @@ from vrpca.data.source import Source
 from vrpca.errors import DataError
 from vrpca.typing import Array
 
-
 MAPPED_BYTES = 16 << 20  # bytes of pages that reading columns touches before they are let go: as many as a block has
 
 
