@@ -50,7 +50,8 @@ try:
     result = {"solver": found.solver, "passes": found.n_passes}
 except vrpca.OptionError as error:
     result = {"refused": str(error)}
-print(json.dumps(result | {"peak": memory("VmHWM") - before, "need": max(needs, default=0), "seconds": time.perf_counter() - began}))
+result |= {"peak": memory("VmHWM") - before, "need": max(needs, default=0), "seconds": time.perf_counter() - began}
+print(json.dumps(result))
 """
 
 SOURCES = '''

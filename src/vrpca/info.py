@@ -84,7 +84,7 @@ class Info:
             "reading": self.reading,
             "solver": f"{self.solver}: {self.reason}",
             "memory": f"at most {in_words(self.memory)}, most of it for {self.what}",
-            "limit": f"memory_limit={self.smallest_limit} ({in_words(self.smallest_limit)}) is the smallest that would do",
+            "limit": f"memory_limit={self.smallest_limit} would do ({in_words(self.smallest_limit)}), and no less",
             "passes": f"about {self.passes:.2g}, which read {in_words(self.bytes_read)} from files",
         }
         return "\n".join(f"{name:<9} {line}" for name, line in lines.items())

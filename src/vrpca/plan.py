@@ -198,8 +198,9 @@ def _too_small(options: Options, plan: Plan) -> OptionError:
     """The error for a limit with which no plan is possible."""
     need = plan.need
     return OptionError(
-        f"memory_limit={shown(options.memory_limit)} is too small: {plan.name!r} takes at least {in_words(need.bytes)}, "
-        f"most of it for {need.what}. Pass memory_limit={need.bytes} or more, or ask for fewer components."
+        f"memory_limit={shown(options.memory_limit)} is too small: {plan.name!r} takes at least "
+        f"{in_words(need.bytes)}, most of it for {need.what}. Pass memory_limit={need.bytes} or more, or ask "
+        "for fewer components."
     )
 
 

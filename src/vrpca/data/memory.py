@@ -145,7 +145,7 @@ class ArraySource(ConvertedSource):
         return ArraySource(self.X.T)
 
 
-def sparse_source(X: Any) -> Source:
+def sparse_source(X: Any) -> SparseSource:
     """Return a scipy sparse matrix or array as a source; formats other than CSR and CSC become CSR."""
     X = canonical(compressed(X))
     return CsrSource(X) if X.format == "csr" else CscSource(X)
@@ -200,7 +200,9 @@ class CsrSource(SparseSource):
             return self, None
         number = np.cumsum(used, dtype=X.indices.dtype)
         number -= 1
-        return CsrSource(sp.csr_array((X.data, number[X.indices], X.indptr), shape=(X.shape[0], len(kept)))), kept
+        narrower = CsrSource(sp.csr_array((X.data, number[X.indices], X.indptr), shape=(X.shape[0], len(kept))))
+        narrower.held_bytes = self.held_bytes + X.indices.nbytes
+        return narrower, kept
 
     def transposed(self) -> Source:
         """The transposed matrix, which is CSC."""

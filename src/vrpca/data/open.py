@@ -13,7 +13,15 @@ from vrpca.data.files import contents, open_data
 from vrpca.data.files.base import FileSource
 from vrpca.data.files.raw import map_on_disk
 from vrpca.data.frames import FrameSource, is_frame
-from vrpca.data.memory import ArraySource, ConvertedSource, as_array, on_disk, sparse_source, too_large_to_map
+from vrpca.data.memory import (
+    ArraySource,
+    ConvertedSource,
+    SparseSource,
+    as_array,
+    on_disk,
+    sparse_source,
+    too_large_to_map,
+)
 from vrpca.data.source import Source
 from vrpca.data.unloaded import UnloadedFile
 from vrpca.errors import DataTypeError
@@ -71,15 +79,18 @@ def as_source(X: Any, limited: bool = False) -> Source:
     if is_frame(X):
         return FrameSource(X)
     array = as_array(X)
-    return array_source(array, limited) if isinstance(X, np.ndarray) else held(ArraySource(array), array.base)
+    source = array_source(array, limited)
+    if not isinstance(X, np.ndarray) and array.flags.owndata:
+        source.held_bytes = array.nbytes  # lists, say, had to be copied
+    return source
 
 
 def headers_of(path: Any) -> Source:
     """The source of a file of which headers have been read alone: where memory is limited, or for its description."""
     found = contents(path)
-    return (
-        as_source(open_data(path), True) if found is None else UnloadedFile(found, lambda: as_source(open_data(path)))
-    )
+    if found is None:
+        return as_source(open_data(path), True)
+    return UnloadedFile(found, lambda: as_source(open_data(path)))
 
 
 def array_source(X: Array, limited: bool) -> Source:
@@ -97,14 +108,13 @@ def span(X: Array) -> int:
     return X.itemsize + sum(abs(stride) * (count - 1) for stride, count in zip(X.strides, X.shape, strict=True))
 
 
-def held(source: ConvertedSource, X: Any) -> Source:
+def held(source: SparseSource, X: Any) -> Source:
     """The source with the memory that it takes where X had to be converted: its arrays that are not those of X."""
-    source.held_bytes = sum(part.nbytes for part in _parts(source.X) if not any(part is own for own in _parts(X)))
+    own = [id(part) for part in _parts(X)]
+    source.held_bytes = sum(int(part.nbytes) for part in _parts(source.X) if id(part) not in own)
     return source
 
 
 def _parts(X: Any) -> list[Array]:
-    """The arrays that make up an array or a compressed sparse matrix; none for other things."""
-    if isinstance(X, np.ndarray):
-        return [X]
-    return [X.data, X.indices, X.indptr] if sp.issparse(X) and X.format in ("csr", "csc") else []
+    """The arrays that make up a sparse matrix; none for formats that become another one."""
+    return [X.data, X.indices, X.indptr] if X.format in ("csr", "csc") else []

@@ -81,7 +81,7 @@ class Streamed(Accelerated, Krylov):
         return self.basis
 
     def memory(self, size: Size) -> dict[str, float]:
-        """As for all searches, and while the basis is streamed: three of it, its rows, and matrices three times as wide."""
+        """As for all searches, and while the basis is streamed: three of it, its rows, and small matrices."""
         m = min(self.basis, size.d)
         streamed = (3 + 3 * ROWS_PER_VECTOR) * m * size.vector + small_matrices((1 + ROWS_PER_VECTOR) * m)
         return super().memory(size) | {f"a streamed basis of {m} vectors of length {size.d}": streamed}

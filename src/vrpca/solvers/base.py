@@ -123,10 +123,10 @@ class Solver(ABC, Generic[S]):
 
     @abstractmethod
     def memory(self, size: Size) -> dict[str, float]:
-        """Bytes of its arrays at the peak of each stage, by what they are for; `vrpca.memory` says what else there is."""
+        """Bytes of its arrays at the peak of each stage, by what they are for. `vrpca.memory` has the rest."""
 
     def smaller(self) -> Self | None:
-        """The same solver with fewer vectors that are kept, where memory is limited; None if it cannot do with fewer."""
+        """The same solver with fewer vectors that are kept, for a memory limit; None if it cannot do with fewer."""
         other = copy.copy(self)
         other._shrink()
         return other if vars(other) != vars(self) else None

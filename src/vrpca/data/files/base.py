@@ -28,8 +28,8 @@ BLOCK_BYTES = 16 << 20  # a block: large enough to be worth a hand-over between 
 BUFFERS = 2  # one that is worked on, one that is read
 SAMPLE_RUNS = 64  # a sample consists of so many runs of consecutive rows, at least: sorted files are sampled everywhere
 RUN_BYTES = 1 << 18  # bytes of a run, at least: a seek costs as much as reading them
-# Bytes at the peak of reading a sparse block, per byte of the block: as it is read, and as CSR with its parts in the types
-# that kernels take. Column numbers may have 8 bytes.
+# Bytes at the peak of reading a sparse block, per byte of the block: as it is read, and as CSR with its parts in the
+# types that kernels take. Column numbers may have 8 bytes.
 SPARSE_COPIES = 3
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import scipy.sparse as sp
 
 from vrpca.data.files.archive import Archive
+from vrpca.data.source import check_shape
 from vrpca.data.unloaded import Contents
 from vrpca.errors import DataError
 
@@ -37,7 +38,9 @@ def contents(path: Path) -> Contents:
             archive.check(name)
             header = archive.header(name)
             entries, size = math.prod(header.shape), archive.members[name].file_size
-            return Contents(header.shape, header.dtype, entries, False, header.order == "F", size)
+            check_shape(header.shape)
+            n, d = header.shape
+            return Contents((n, d), header.dtype, entries, False, header.order == "F", size)
         for name in archive.members:
             archive.check(name)
         n, d = (int(count) for count in archive.read("shape"))
