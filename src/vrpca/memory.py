@@ -107,7 +107,7 @@ class Size:
 
     def sample(self, rows: int) -> float:
         """Bytes of a sample of this number of rows, of the part of it that is solved first, and of its making."""
-        return rows * self.row_bytes * (2.5 if self.sparse and self.reads else 1.5)
+        return rows * self.row_bytes * (2.4 if self.sparse and self.reads else 1.4)
 
 
 def padded_to(count: int, multiple: int) -> int:
