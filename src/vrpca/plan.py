@@ -28,7 +28,8 @@ SMALL_SIDE = 2000  # an A of this size is decomposed whole when a fraction is as
 SMALL = 256  # A of this size costs next to nothing: milliseconds
 WIDEST = 6000  # the largest A that is worth its memory: 288 MB
 
-INSTEAD = {"gram": "accelerated", "accelerated": "gram"}  # what `auto` takes where memory is limited
+# What `auto` takes where memory is limited, if its first choice does not fit.
+INSTEAD = {"gram": ("accelerated", "krylov"), "accelerated": ("gram", "krylov")}
 PROOF_PRODUCTS = (MOST, 20, 10, 5)  # products of a random search: fewer of them where memory is limited prove less
 
 STREAMED_PASSES = 4.0  # of `accelerated` with cost="passes", to 1e-10: 3 to 6 (docs/solvers.md)
@@ -147,9 +148,10 @@ def _plan_within(options: Options, room: Room, k: int | float, fraction: bool) -
     task = _task(options, room.source, k, fraction)
     name, reason = _chosen(options, task)
     plan = _planned(options, room, name, reason, task, k, fraction)
-    if plan.need.bytes > room.limit and options.solver == "auto" and name in INSTEAD:
-        instead = f"{name!r} would take at least {in_words(plan.need.bytes)} of memory"
-        plan = min(plan, _planned(options, room, INSTEAD[name], instead, task, k, fraction), key=_least)
+    instead = f"{name!r} would take at least {in_words(plan.least.bytes)} of memory"
+    for other in INSTEAD.get(name, ()) if options.solver == "auto" else ():
+        if plan.need.bytes > room.limit:
+            plan = min(plan, _planned(options, room, other, instead, task, k, fraction), key=_least)
     return plan
 
 

@@ -87,8 +87,9 @@ class Streamed(Accelerated, Krylov):
         return super().memory(size) | {f"a streamed basis of {m} vectors of length {size.d}": streamed}
 
     def _shrink(self) -> None:
-        """A narrower basis, too."""
+        """A narrower basis and narrower blocks, too."""
         super()._shrink()
+        self.block, self.watched = less(self.block, self.width), less(self.watched, self.width + 1)
         self.basis = less(self.basis, self.block)
 
     def wants(self, problem: Problem, rng: Rng) -> MomentSum | None:

@@ -26,6 +26,8 @@ def open_matrix(path: Path) -> Any:
         X = sp.load_npz(file)
     if X.format in ("csr", "csc", "bsr"):
         X.check_format(full_check=True)  # compiled code follows these indices blindly
+    if X.format in ("csr", "csc"):
+        X.sum_duplicates()  # in place: a matrix of the user's would have to be copied for that
     return X
 
 
