@@ -626,6 +626,10 @@ def test_names_that_cannot_be_printed(data, tmp_path):
 
 
 def test_names_that_no_file_can_have(vrpca_command, data, model):
-    for name, word in (("a\0.npy", "null byte"), ("\ud800.npy", "surrogates"), ("x" * 300 + ".npy", "name too long")):
+    for name, word in (
+        ("a\0.npy", "null character|null byte"),
+        ("\ud800.npy", "cannot encode|surrogates"),
+        ("x" * 300 + ".npy", "name too long"),
+    ):
         assert_refused(*vrpca_command("fit", name, "-k", 2), word)
         assert_refused(*vrpca_command("transform", model, data, "--out", name), word)

@@ -13,10 +13,10 @@ from vrpca.linalg import (
     orthonormal_rows,
     orthonormalise,
     residual_gram,
+    ritz,
     rotate,
     sweep,
 )
-from vrpca.solvers.search_space import ritz
 
 pytestmark = pytest.mark.reference
 

@@ -1,6 +1,7 @@
 """Principal components and truncated SVD of large matrices, to the accuracy asked for, with a certificate."""
 
 from vrpca.certificate import Certificate
+from vrpca.data.files import open_data
 from vrpca.data.source import Source
 from vrpca.decomposition import Decomposition, pca, svd
 from vrpca.errors import DataError, Interrupted, OptionError
@@ -27,6 +28,7 @@ __all__ = [
     "TruncatedSVD",
     "info",
     "load",
+    "open_data",
     "pca",
     "save",
     "svd",

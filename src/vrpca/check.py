@@ -87,7 +87,8 @@ def check(
     X : array-like, sparse matrix, data frame, path or Source of shape (n_samples, n_features)
         The data, usually those of the fit.
     passes : int, default=12
-        Passes over the data that may be spent.
+        Passes over the data that may be spent; twice as many where data are stored by columns: every step of the search
+        reads them twice then.
     tol : float, optional
         Wanted suboptimality; the model's own `tol` by default.
     n_threads : int, optional
@@ -127,7 +128,7 @@ def check(
     if not problem.square(moments).any():
         raise DataError("X has no variance: there is nothing that a model could explain. Check how X was made.")
     view = View.of(problem, moments)
-    budget = Budget(view, moments.passes * view.n, time.perf_counter(), passes, None)
+    budget = Budget(view, moments.passes * view.n, time.perf_counter(), passes * view.passes_of_product, None)
     search = _Search(view, components, budget, as_generator(random_state))
     certificate = search.run(tol)
     deviation = 0.0 if model.mean_ is None else float(np.abs(model.mean_ - moments.data_mean).max())
@@ -157,6 +158,7 @@ class _Search:
 
     def __init__(self, view: View, components: np.ndarray, budget: Budget, rng: np.random.Generator):
         self.view, self.budget = view, budget
+        self.cost = view.passes_of_product
         self.k = components.shape[1]
         start = rng.standard_normal((view.d, min(EXTRA, view.d - self.k)))
         if view.support is not None:
@@ -177,14 +179,15 @@ class _Search:
         while True:
             theta, R = self._pairs()
             certificate = self._certificate(theta, R)
-            done = self.budget.passes >= PATIENCE and certificate.suboptimality <= tol and self._settled(theta, R)
+            patient = self.budget.passes >= 1 + (PATIENCE - 1) * self.cost
+            done = patient and certificate.suboptimality <= tol and self._settled(theta, R)
             new = self._directions(R)
-            if done or not self.budget.affords(1) or not new.size:
+            if done or not self.budget.affords(self.cost) or not new.size:
                 return certificate
             self._extend(new)
 
     def _extend(self, columns: np.ndarray) -> None:
-        """Take in columns and their images, by one pass."""
+        """Take in columns and their images, by one product."""
         Q = np.ascontiguousarray(columns, dtype=self.view.dtype)
         self.S = np.column_stack([self.S, Q.astype(np.float64)])
         self.AS = np.column_stack([self.AS, self.view.product(Q).astype(np.float64)])

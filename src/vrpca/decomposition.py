@@ -124,7 +124,7 @@ def svd(
 
     Parameters
     ----------
-    X : array-like, sparse matrix, data frame or Source of shape (n, d)
+    X : array-like, sparse matrix, data frame, path, list of paths or Source of shape (n, d)
         The data. It is not copied, changed or densified.
     k : int
         Number of singular triplets.
@@ -331,10 +331,7 @@ def _oriented(start: np.ndarray | None, problem: Problem, first_pass: FirstPass,
     """A guess of right singular vectors as columns for the view: as they are, or multiplied by Z on the other side."""
     if start is None or view.source is problem.source:
         return None if start is None else start.T
-    upright = View.of(problem, first_pass.moments)
-    P = np.zeros((upright.n, len(start)), view.dtype)
-    upright.product(np.ascontiguousarray(start.T), P)
-    return P
+    return View.of(problem, first_pass.moments).projections(np.ascontiguousarray(start.T))
 
 
 def _angles_missed(angles: np.ndarray, angle_tol: float) -> str:

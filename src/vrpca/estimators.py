@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, TypeVar
@@ -10,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from vrpca.data.open import as_source, is_path
+from vrpca.data.open import as_source, is_open, is_path
 from vrpca.data.source import Source
 from vrpca.decomposition import Decomposition, pca, svd
 from vrpca.errors import DataError, Interrupted
@@ -59,7 +60,7 @@ _PARAMETERS = """solver : str, default="auto"
         Independent runs, of which the one with the largest objective is kept.
     cost : {"auto", "time", "passes"}, default="auto"
         What `accelerated` is to save: ``"time"`` (narrow blocks, little arithmetic) or ``"passes"`` (few passes over
-        the data, for more arithmetic and memory). By default time, but passes for memory maps larger than half of the
+        the data, for more arithmetic and memory). By default time, but passes for files larger than half of the
         machine's memory.
     certificate : {"estimated", "probabilistic"}, default="estimated"
         What the certificate is to rest on: the search that found the components, or a fresh random search outside them,
@@ -149,7 +150,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
 
         Parameters
         ----------
-        X : array-like, sparse matrix, data frame or Source of shape (n_samples, n_features)
+        X : array-like, sparse matrix, data frame, path, list of paths or Source of shape (n_samples, n_features)
             The data. It is not copied, changed or densified.
         y : None
             Ignored.
@@ -165,7 +166,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         source = as_source(X, self.memory_limit is not None)
         before = {name: value for name, value in self.__dict__.items() if name in COLUMNS}
         try:
-            validate_data(self, source if is_path(X) else X, skip_check_array=True)
+            note_columns(self, X, source)
             task = FitTask(self, X, y)
             options = {name: getattr(self, name) for name in names()} | {"callback": task.joined(self.callback)}
             options |= {"sample_weight": sample_weight, "start": self._start(), "compute_u": False}
@@ -214,7 +215,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
 
         Parameters
         ----------
-        X : array-like, sparse matrix, data frame or Source of shape (n_samples, n_features)
+        X : array-like, sparse matrix, data frame, path, list of paths or Source of shape (n_samples, n_features)
             The data, one row or more.
 
         Returns
@@ -227,7 +228,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         """The scores, in `out` if given."""
         check_is_fitted(self)
         source = as_source(X, self.memory_limit is not None)
-        validate_data(self, source if is_path(X) else X, reset=False, skip_check_array=True)
+        check_columns(self, X, source)
         projected = scores(source, self.components_, self.mean_, self.scale_, out)
         if self.whiten:
             projected *= self._whitening().astype(projected.dtype)
@@ -271,6 +272,33 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def note_columns(model: Any, X: Any, source: Source) -> None:
+    """Store the number of columns and, where there are any, their names."""
+    lies_in_files = is_path(X) or is_open(X) or isinstance(X, Source)
+    validate_data(model, source if lies_in_files else X, skip_check_array=True)
+    if lies_in_files and source.column_names is not None:
+        model.feature_names_in_ = np.asarray(source.column_names, dtype=object)
+
+
+def check_columns(model: Any, X: Any, source: Source) -> None:
+    """Raise unless X has the columns of the fit. Names of files and sources are compared as those of data frames."""
+    lies_in_files = is_path(X) or is_open(X) or isinstance(X, Source)
+    if not lies_in_files or source.column_names is None:
+        validate_data(model, source if lies_in_files else X, reset=False, skip_check_array=True)
+        return
+    if source.shape[1] != model.n_features_in_:
+        raise DataError(f"X has {source.shape[1]} features, but the model was fitted on {model.n_features_in_}.")
+    fitted, kind = getattr(model, "feature_names_in_", None), type(model).__name__
+    if fitted is None:
+        warnings.warn(f"X has feature names, but {kind} was fitted without feature names", UserWarning, stacklevel=3)
+    elif list(fitted) != list(source.column_names):
+        j = next(j for j, name in enumerate(fitted) if name != source.column_names[j])
+        raise DataError(
+            "The feature names should match those that were passed during fit: "
+            f"column {j} is {source.column_names[j]!r}, but was {fitted[j]!r}. Pass the same columns in the same order."
+        )
 
 
 def check_variance(found: Decomposition) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from vrpca.data.files import contents
 from vrpca.data.files.base import FileSource
 from vrpca.data.memory import ArraySource, on_disk
-from vrpca.data.open import as_source, headers_of, is_path
+from vrpca.data.open import as_source, is_path, whole_file
 from vrpca.data.source import Source
 from vrpca.data.unloaded import UnloadedFile
 from vrpca.memory import Demand, in_words
@@ -120,9 +120,9 @@ def info(X: Any, k: int | float = 2, *, center: bool = True, **options: Unpack[S
     ('gram', 1.0, 'in memory: nothing is copied')
     """
     checked = Options.given(options)
-    unread = is_path(X) and contents(X) is not None  # a file that would be loaded whole
-    source = headers_of(X) if unread else as_source(X, checked.memory_limit is not None)
-    limited = headers_of(X) if is_path(X) else as_source(X, True)
+    unread = is_path(X) and checked.memory_limit is None and contents(X) is not None  # it would be loaded whole
+    source = whole_file(X) if unread else as_source(X, checked.memory_limit is not None)
+    limited = as_source(X, True)
     fraction = check_k(k, source.shape)
     proof = checked.certificate == "probabilistic"
     wanted = Demand(center=center, norms=checked.needs_norms, proof=proof, n_threads=n_threads(checked.n_threads))
@@ -168,7 +168,7 @@ def _reading(source: Source, plan: Plan) -> str:
     side = ", walked by columns" if plan.transpose else ""
     if isinstance(source, FileSource):
         rows = source.rows_of_blocks(plan.block_bytes)
-        return f"block by block: {rows} rows, {in_words(rows * source.row_bytes)} at a time{side}"
+        return f"block by block: {rows} rows, {in_words(rows * source.bytes_per_row)} at a time{side}"
     if isinstance(source, UnloadedFile):
         return f"loaded whole: {in_words(source.held_bytes)}{side}"
     if isinstance(source, ArraySource) and on_disk(source.X):

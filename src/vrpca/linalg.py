@@ -38,6 +38,12 @@ def cross(W: Array, U: Array) -> Array:
     return H
 
 
+def ritz(H: Array) -> tuple[Array, Array]:
+    """Eigenvalues, largest first, and eigenvectors of a symmetric matrix given up to rounding."""
+    theta, Y = np.linalg.eigh((H + H.T) / 2)
+    return theta[::-1].copy(), Y[:, ::-1].copy()
+
+
 def rotate(W: Array, Y: Array) -> None:
     """``W <- W Y`` in place, for a square Y."""
     if Y.shape == (1, 1):

@@ -1,8 +1,8 @@
 """How much memory a fit takes at its peak: a model of the arrays that are there at once.
 
 A fit holds the source's own arrays and its blocks, some numbers for each row and column, and the arrays of the solver.
-Solvers state theirs (`Solver.memory`), sources theirs (`Source.held_bytes`, `Source.buffers`); `Demand.need` puts them
-together. `benchmarks/memory.py` compares the model with what is measured. Beside the limit, 300 MB are allowed for what
+Solvers state theirs (`Solver.memory`), sources theirs (`Source.held_bytes`, `Source.block_memory`); `Demand.need` puts
+them together. `benchmarks/memory.py` compares the model with what is measured. Beside the limit, 300 MB are allowed for what
 is not modelled: the interpreter's own growth, what malloc keeps, BLAS' buffers, stacks of threads.
 """
 
@@ -171,7 +171,7 @@ class Demand:
                 size, solver.width
             )
         what, largest = max(stages.items(), key=lambda stage: stage[1])
-        always = source.held_bytes + source.buffers(block_bytes) + self._numbers(size)
+        always = source.held_bytes + source.block_memory(block_bytes) + self._numbers(size)
         if always > largest:
             what = "the data that have to be loaded, their blocks, and numbers for each row and column"
         return Need(math.ceil(always + largest), what)
@@ -180,7 +180,7 @@ class Demand:
         """The sizes of the view of a source, or of its transpose."""
         n, d = source.shape[::-1] if transpose else source.shape
         rows = source.rows_of_blocks(block_bytes)
-        per_row = source.row_bytes
+        per_row = source.bytes_per_row
         if transpose:
             rows, per_row = max(1, min(n, rows * source.shape[0] // max(1, d))), per_row * d / n
         kind = (source.sparse, rows, self.n_threads, self.weighted, transpose, source.reads_files)

@@ -21,12 +21,14 @@ from vrpca.options import Options, shown
 from vrpca.solvers import SOLVERS, VARIANTS
 from vrpca.solvers.accelerated import KEPT
 from vrpca.solvers.base import Solver, whole_registers
+from vrpca.solvers.gram import Gram
 from vrpca.solvers.outside import MOST
 
 FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
 SMALL_SIDE = 2000  # an A of this size is decomposed whole when a fraction is asked for: LAPACK takes about a second
 SMALL = 256  # A of this size costs next to nothing: milliseconds
 WIDEST = 6000  # the largest A that is worth its memory: 288 MB
+NOT_GRAM = "as the data are stored, summing up A would read them many times"
 
 # What `auto` takes where memory is limited, if its first choice does not fit.
 INSTEAD = {"gram": ("accelerated", "krylov"), "accelerated": ("gram", "krylov")}
@@ -54,6 +56,7 @@ class Task:
     entries: int
     tol: float = 1e-8
     cost: str = "time"
+    gram: bool = True  # whether A can be summed up by passes, as the data are stored
 
     @property
     def sparse(self) -> bool:
@@ -79,7 +82,7 @@ class Plan:
     def may_switch(self, options: Options) -> bool:
         """Whether `auto` may still change to `gram` while `accelerated` runs."""
         chosen = options.solver == "auto" and self.name == "accelerated"
-        return chosen and self.task.cost == "time" and self.task.d <= WIDEST and self.room.has_gram
+        return chosen and self.task.gram and self.task.cost == "time" and self.task.d <= WIDEST and self.room.has_gram
 
     def room_for(self, options: Options, k: int) -> bool:
         """Whether the memory limit allows for k components."""
@@ -147,10 +150,15 @@ def _plan_within(options: Options, room: Room, k: int | float, fraction: bool) -
     """The plan that suits best of those that fit; where none fits, the one that needs least."""
     task = _task(options, room.source, k, fraction)
     name, reason = _chosen(options, task)
+    if name == "gram" and not task.gram:
+        raise OptionError(
+            f"solver='gram' cannot be used: {NOT_GRAM}. Use solver='auto', or store the data by "
+            f"{'columns' if room.source.by_rows else 'rows'}."
+        )
     plan = _planned(options, room, name, reason, task, k, fraction)
     instead = f"{name!r} would take at least {in_words(plan.least.bytes)} of memory"
     for other in INSTEAD.get(name, ()) if options.solver == "auto" else ():
-        if plan.need.bytes > room.limit:
+        if plan.need.bytes > room.limit and (other != "gram" or task.gram):
             plan = min(plan, _planned(options, room, other, instead, task, k, fraction), key=_least)
     return plan
 
@@ -237,12 +245,15 @@ def _task(options: Options, source: Source, k: int | float, fraction: bool) -> T
     side = min(source.shape)
     if fraction:  # many components may be needed: all of them, if A is small
         k = side if side <= SMALL_SIDE else FIRST_GUESS
-    return Task(max(source.shape), side, min(int(k), side), source.entries, options.tol, options.cost)
+    gram = Gram.suits(source)
+    return Task(max(source.shape), side, min(int(k), side), source.entries, options.tol, options.cost, gram)
 
 
 def choose(task: Task) -> tuple[str, str]:
     """Return the name of a solver, and the reason."""
     d = task.d
+    if not task.gram:
+        return "accelerated", NOT_GRAM
     if d <= SMALL:
         return "gram", f"the smaller side has only {d} entries"
     if task.cost == "passes":

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.memory import let_go_of_pages
-from vrpca.data.source import Source
+from vrpca.data.source import Source, check_finite
 from vrpca.errors import DataError
 
 WRITTEN = 16 << 20  # bytes of scores between two times that pages of a mapped file are let go: as many as a block has
@@ -30,6 +30,8 @@ def scores(
     axes = components.T if scale is None else (components / scale).T
     if out is None:
         out = np.zeros((n, axes.shape[1]), np.result_type(source.dtype, components.dtype))
+    if source.by_columns:
+        return source.transposed().reduce(ScoreColumns(axes, mean, out)).result()
     found = source.reduce(ScoreRows(axes, mean, out))
     if found.rows_seen != n:
         raise DataError(f"The source has {n} rows, but its blocks have {found.rows_seen}.")
@@ -72,4 +74,37 @@ class ScoreRows:
 
     def result(self) -> np.ndarray:
         """The scores."""
+        return self.out
+
+
+class ScoreColumns:
+    """Accumulates the same where a block has columns of the data as its rows: scores are sums over all columns."""
+
+    def __init__(self, axes: np.ndarray, mean: np.ndarray | None, out: np.ndarray):
+        self.axes, self.mean = axes, mean
+        self.out = out  # zeros
+        self.columns_seen = 0
+
+    def add(self, start: int, X: Any) -> None:
+        """Take in some columns, a part of their rows at a time."""
+        check_finite(start, X, ("column", "row"))
+        self.columns_seen += X.shape[0]
+        where = slice(start, start + X.shape[0])
+        axes, mean = self.axes[where], None if self.mean is None else self.mean[where]
+        if sp.issparse(X):
+            self.out += X.T @ axes if mean is None else X.T @ axes - mean @ axes
+            return
+        for lo in range(0, X.shape[1], ROWS):
+            rows = X[:, lo : lo + ROWS]
+            self.out[lo : lo + ROWS] += (rows if mean is None else rows - mean[:, None]).T @ axes
+
+    def merge(self, other: ScoreColumns) -> None:
+        """Take in what another accumulator has seen."""
+        self.columns_seen += other.columns_seen
+        self.out += other.out
+
+    def result(self) -> np.ndarray:
+        """The scores."""
+        if self.columns_seen != len(self.axes):
+            raise DataError(f"The source has {len(self.axes)} columns, but its blocks have {self.columns_seen}.")
         return self.out

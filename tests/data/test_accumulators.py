@@ -127,7 +127,7 @@ ACCUMULATORS = {
         lambda found, data: moments(found, data) | {"basis": leading(view_terms(found, data).vectors)},
     ),
     "MappedStream": (
-        lambda data: MappedStream(data.row_map, 8, np.random.default_rng(3)),
+        lambda data: MappedStream(data.row_map, 8, np.random.default_rng(3), 1),
         lambda basis, data: {"basis": leading(basis) / COL_SCALE[:, None]},
     ),
     "ProductSum": (

@@ -155,6 +155,9 @@ def test_a_new_fit_may_see_other_rows():
         ({"dtype": np.dtype(complex)}, r"Odd\.dtype must be"),
         ({"dtype": np.dtype(">f8")}, r"Odd\.dtype must be"),
         ({"dtype": np.dtype("f4")}, "type float64"),
+        ({"column_names": ["a"]}, r"Odd\.column_names must be 12 names"),
+        ({"column_names": list(range(12))}, r"Odd\.column_names must be 12 names"),
+        ({"row_names": ["a"]}, r"Odd\.row_names must be 60 names"),
         ({"sparse": True}, "is a ndarray, not a CSR matrix of float64.*`sparse`"),
         ({"block": "abc"}, "is a str, not a C-ordered array"),
         ({"block": some_data(50)}, "asked for 60 rows, but gave 50"),
@@ -166,6 +169,12 @@ def test_a_new_fit_may_see_other_rows():
 def test_attributes_are_checked(attributes, message):
     with pytest.raises((DataError, TypeError), match=message):
         vrpca.svd(Odd(lambda good: good, **attributes), 2, solver="vr", random_state=0)
+
+
+def test_names_of_a_source_are_kept():
+    names = [f"column {j}" for j in range(12)]
+    model = vrpca.PCA(2, random_state=0).fit(Odd(lambda good: good, column_names=names))
+    assert list(model.feature_names_in_) == names
 
 
 def test_a_type_may_be_named_by_its_class_and_a_shape_by_any_integers():

@@ -18,7 +18,7 @@ from vrpca.data.view import View
 from vrpca.options import Options
 from vrpca.plan import make_solver
 from vrpca.solvers import SOLVERS
-from vrpca.solvers.accelerated import Narrow, Sampled, Streamed
+from vrpca.solvers.accelerated import Narrow, Sampled, Streamed, Wide
 from vrpca.solvers.base import Solver
 from vrpca.solvers.deflation import Deflation
 from vrpca.solvers.snapshot import LightSnapshot, Snapshot
@@ -42,7 +42,8 @@ CASES = {
     "hybrid, block": (DENSE, "hybrid", 3, {}, SOLVERS["hybrid"]),
     "krylov": (DENSE, "krylov", 2, {}, SOLVERS["krylov"]),
     "sampled": (np.repeat(DENSE, 34, axis=0), "accelerated", 2, {}, Sampled),
-    "streamed": (DENSE, "accelerated", 2, {"cost": "passes"}, Streamed),
+    "wide": (DENSE, "accelerated", 2, {"cost": "passes"}, Wide),
+    "streamed": (SPARSE, "accelerated", 2, {"cost": "passes"}, Streamed),
     "narrow": (SPARSE, "accelerated", 2, {}, Narrow),
     "gram": (DENSE.astype(np.float32), "gram", 3, {}, SOLVERS["gram"]),
 }

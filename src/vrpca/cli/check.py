@@ -9,8 +9,7 @@ import typer
 import vrpca
 from vrpca.check import check as check_model
 from vrpca.cli.printing import describe, print_result
-from vrpca.cli.shared import DONE, FAILED, Data, Json, Model, Threads
-from vrpca.data.files import open_data
+from vrpca.cli.shared import DONE, FAILED, Data, Json, Model, Threads, open_input
 
 
 def check(
@@ -24,7 +23,7 @@ def check(
 ) -> None:
     """Check MODEL against DATA: a new certificate, with nothing but the components taken on trust."""
     fitted = vrpca.load(model)
-    result = check_model(fitted, open_data(data), passes=passes, tol=tol, n_threads=threads, random_state=seed)
+    result = check_model(fitted, open_input(data), passes=passes, tol=tol, n_threads=threads, random_state=seed)
     verdict = {
         "proven": f"ok: {describe(result.certificate)}",
         "wrong": f"WRONG: suboptimality at least {result.at_least:.1e}",

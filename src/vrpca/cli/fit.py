@@ -20,9 +20,9 @@ from vrpca.cli.shared import (
     Quiet,
     Threads,
     check_outputs,
+    open_input,
     warnings_on_stderr,
 )
-from vrpca.data.files import open_data
 from vrpca.data.files.paths import check_target
 from vrpca.errors import OptionError
 from vrpca.solvers import SOLVERS
@@ -66,7 +66,7 @@ def fit(
         random_state=seed,
         verbose=not quiet,
     )
-    X = open_data(data) if memory is None else data  # what has to be loaded waits until it is known that it fits
+    X = open_input(data, quiet, limited=memory is not None)
     began = time.perf_counter()
     interrupted = _fit(model, X, quiet)
     seconds = time.perf_counter() - began
@@ -75,7 +75,7 @@ def fit(
     raise typer.Exit(INTERRUPTED if interrupted else DONE if model.converged_ else FAILED)
 
 
-def _check_files(data: Path, out: Path | None, plot: Path | None) -> None:
+def _check_files(data: str, out: Path | None, plot: Path | None) -> None:
     """Raise before the fit if --out or --plot cannot be written, or would replace another file of the command."""
     check_outputs([("--out", out), ("--plot", plot)], [("DATA", data)])
     if out is not None:
@@ -118,7 +118,7 @@ def _write(model: vrpca.PCA, out: Path | None, plot: Path | None) -> None:
         convergence_plot(model.history_, plot, model.tol)
 
 
-def _print(model: vrpca.PCA, seconds: float, files: dict[str, Path | None], as_json: bool) -> None:
+def _print(model: vrpca.PCA, seconds: float, files: dict[str, Path | str | None], as_json: bool) -> None:
     line = (
         f"{model.solver_} ({model.solver_reason_}): {'converged' if model.converged_ else 'NOT CONVERGED'} after "
         f"{model.n_passes_:.4g} passes, {seconds:.2f} s; {describe(model.certificate_)}, tol {model.tol:g}"

@@ -20,7 +20,7 @@ Columns = dict[str, np.ndarray]  # one entry per component
 def print_result(
     columns: Columns,
     certificate: vrpca.Certificate,
-    files: dict[str, Path | None],
+    files: dict[str, Path | str | None],
     facts: dict[str, Any],
     lines: Sequence[str],
     as_json: bool,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -12,6 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
+from vrpca.data.files import open_data, split_name
+from vrpca.data.open import headers_of
 from vrpca.errors import OptionError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -20,13 +23,20 @@ EXPERIMENTS = {
     "bench": "Measure this package: against its peers, its growth, its passes.",
 }
 
-Data = Annotated[Path, typer.Argument(help="The data, samples in rows: a .npy file, or a .npz file (dense or sparse).")]
+Data = Annotated[
+    str,
+    typer.Argument(
+        help="The data, samples in rows: a file (.npy, .npz, .csv, .parquet, .arrow, .h5, .h5ad, .mtx, .bed, "
+        ".svmlight), a .zarr folder, a folder or 'pattern*' of files, or an address (s3://...). FILE::NAME names one "
+        "of several matrices in a file."
+    ),
+]
 Model = Annotated[Path, typer.Argument(help="A model that `vrpca fit --out` wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no warnings.")]
 Memory = Annotated[str | None, typer.Option(help="Memory that the fit may take, such as 2GB, 500MB or 1GiB.")]
 Threads = Annotated[int | None, typer.Option(help="Threads of the products; all cores by default.")]
-File = tuple[str, Path | None]  # the argument or option for a file, such as "--out", and its path if it was given
+File = tuple[str, Path | str | None]  # the argument or option for a file, such as "--out", and its path if it was given
 
 
 def complain(message: str, code: int) -> int:
@@ -56,6 +66,26 @@ def warnings_on_stderr(quiet: bool) -> Iterator[None]:
         yield
 
 
+class _Notices(logging.Handler):
+    """Prints what the package logs, as lines on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(record.getMessage(), DONE)
+
+
+def open_input(data: str, quiet: bool = False, limited: bool = False) -> Any:
+    """Open the data; say on stderr if they are converted, unless `quiet`. Where memory is limited, load nothing yet."""
+    log, notices = logging.getLogger("vrpca"), _Notices(logging.INFO)
+    level = log.level
+    log.addHandler(notices)
+    log.setLevel(logging.CRITICAL if quiet else logging.INFO)
+    try:
+        return headers_of(data) if limited else open_data(data)
+    finally:
+        log.removeHandler(notices)
+        log.setLevel(level)
+
+
 def check_outputs(outputs: Sequence[File], inputs: Sequence[File]) -> None:
     """Raise if an output is the same file as an input or as an earlier output. Call this before any work.
 
@@ -80,7 +110,8 @@ def check_outputs(outputs: Sequence[File], inputs: Sequence[File]) -> None:
         taken.append((name, path))
 
 
-def _same_file(one: Path, other: Path) -> bool:
+def _same_file(one: Path | str, other: Path | str) -> bool:
+    one, other = (split_name(Path(path))[0] for path in (one, other))
     try:
         return os.path.samefile(one, other)
     except OSError:  # at least one of the files does not exist yet

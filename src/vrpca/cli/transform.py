@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 import vrpca
-from vrpca.cli.shared import Data, Model, Quiet, check_outputs, warnings_on_stderr
+from vrpca.cli.shared import Data, Model, Quiet, check_outputs, open_input, warnings_on_stderr
 from vrpca.data.files.paths import check_target, new_array, written_whole
 from vrpca.data.open import as_source
 from vrpca.errors import DataError, OptionError
@@ -27,7 +27,7 @@ def transform(
         raise OptionError(f"--out {out} must end in .npy: the scores are written as a NumPy array.")
     check_target(out)
     fitted = vrpca.load(model)
-    source = as_source(data, fitted.memory_limit is not None)
+    source = as_source(open_input(data, quiet, limited=fitted.memory_limit is not None))
     if source.shape[1] != fitted.n_features_in_:
         raise DataError(f"The data have {source.shape[1]} columns, but the model is for {fitted.n_features_in_}.")
     shape, dtype = (source.shape[0], fitted.n_components_), np.result_type(source.dtype, fitted.components_.dtype)

@@ -77,6 +77,8 @@ class CheckedSource(Source):
         self.shape, self.dtype = self._checked_shape(), self._checked_dtype()
         for name in ("sparse", "columnwise", "wide_at", "slow_to_read", "gather_rows", "neighbours", "held_bytes"):
             setattr(self, name, getattr(source, name))
+        self.row_names = self._checked_names("row_names", source.row_names, self.shape[0])
+        self.column_names = self._checked_names("column_names", source.column_names, self.shape[1])
         self.original = self if original is None else original  # this source, or the one that it is the transpose of
         self.known: Fingerprint | None = None  # of the first pass over the original
         self.block = None if source.block is None else self._checked(source.block, self.shape[0])
@@ -88,6 +90,11 @@ class CheckedSource(Source):
             raise DataError(f"{self.name}.shape must be two whole numbers: of rows and of features.") from None
         check_shape((n, d))
         return n, d
+
+    def _checked_names(self, what: str, names: Any, count: int) -> Any:
+        if names is not None and (len(names) != count or not isinstance(names[0], str)):
+            raise DataError(f"{self.name}.{what} must be {count} names (str), or None.")
+        return names
 
     def _checked_dtype(self) -> np.dtype:
         try:
@@ -103,6 +110,16 @@ class CheckedSource(Source):
     def entries(self) -> int:
         """Number of stored entries."""
         return self.source.entries
+
+    @property
+    def by_columns(self) -> bool:
+        """As the source says."""
+        return self.source.by_columns
+
+    @property
+    def by_rows(self) -> bool:
+        """As the source says."""
+        return self.source.by_rows
 
     def blocks(self, rng: Rng | None = None) -> Iterator[tuple[int, Any]]:
         """Yield (first row, checked block)."""

@@ -25,6 +25,7 @@ HEAD_ENTRIES = 65536  # entries of the first block that tell how large numbers a
 CANCELS = 1e6  # mean squared over variance: beyond it, subtracting the mean late costs more than 6 of 16 digits
 MEAN_ROUNDING = 1e-12  # relative rounding of means: sums in double precision, with room for many rows
 CONSTANT = 64 * float(np.finfo(float).eps)  # a deviation below this part of the mean is the rounding of the mean's sum
+FLIPPED = ("column", "row")  # what rows and columns of a block are to the user where it is one of the transpose
 PIECE_ENTRIES = 2**21  # entries of the rows that are multiplied at a time: 8 MB stay in the cache, and are worth a call
 
 
@@ -47,6 +48,13 @@ class Moments:
     def second(self) -> Array:
         """Mean square about zero, of `factor` times the data."""
         return self.variance + self.mean**2
+
+    @property
+    def safe(self) -> bool:
+        """Whether no square has overflowed, nor have all of them vanished."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            trace = self.second.sum()
+        return bool(np.isfinite(trace) and trace >= SAFE**-2)
 
 
 @dataclass(frozen=True)
@@ -75,18 +83,27 @@ class Problem:
         Entries beyond 1e60 or below 1e-60 are scaled by a power of two so that their squares neither overflow nor
         vanish. That takes two more passes, and what was summed up besides the moments is dropped.
         """
+        if self.source.by_columns:
+            return self._first_pass_by_columns()
         source, accumulator = self.source, accumulator or MomentSum(self)
         accumulator = source.reduce(accumulator, accumulator.rng)
         if accumulator.rows_seen != source.shape[0]:
             raise DataError(f"The source has {source.shape[0]} rows, but its blocks have {accumulator.rows_seen}.")
         first = accumulator.result()
-        with np.errstate(over="ignore", invalid="ignore"):
-            trace = first.moments.second.sum()
-        if np.isfinite(trace) and trace >= SAFE**-2:
+        if first.moments.safe:
             return first
         factor = _power_of_two(source.reduce(LargestEntry(self.weights)).result())
         again = source.reduce(MomentSum(self, factor)).result().moments
         return FirstPass(replace(again, passes=3), rows_sampled=first.rows_sampled)
+
+    def _first_pass_by_columns(self) -> FirstPass:
+        """The same by walks over the transposed matrix, whose rows are the features."""
+        columns = self.source.transposed()
+        moments = columns.reduce(ColumnMoments(self)).result()
+        if not moments.safe:
+            factor = _power_of_two(columns.reduce(LargestEntry(self.weights, by_columns=True)).result())
+            moments = replace(columns.reduce(ColumnMoments(self, factor)).result(), passes=3)
+        return FirstPass(moments)
 
     def square(self, moments: Moments) -> Array:
         """Mean square of each column of Z before scaling, times the moments' factor squared."""
@@ -228,14 +245,16 @@ class LargestEntry:
     Rows without weight must be finite as well, but may be of any size.
     """
 
-    def __init__(self, weights: Array | None = None) -> None:
-        self.weights, self.largest = weights, 0.0
+    def __init__(self, weights: Array | None = None, by_columns: bool = False) -> None:
+        self.weights, self.by_columns, self.largest = weights, by_columns, 0.0
 
     def add(self, start: int, X: Any) -> None:
-        """Take in a block."""
-        check_finite(start, X)
+        """Take in a block: rows or, with `by_columns`, columns of the data."""
+        check_finite(start, X, FLIPPED if self.by_columns else ("row", "column"))
+        if self.by_columns and self.weights is not None:
+            X = X[:, self.weights > 0]
         values = X.data if sp.issparse(X) else X
-        if self.weights is not None:
+        if self.weights is not None and not self.by_columns:
             counts = self.weights[start : start + X.shape[0]] > 0
             values = values[np.repeat(counts, np.diff(X.indptr)) if sp.issparse(X) else counts]
         self.largest = max(self.largest, float(np.max(np.abs(values), initial=0.0)))
@@ -247,6 +266,71 @@ class LargestEntry:
     def result(self) -> float:
         """The largest absolute entry."""
         return self.largest
+
+
+class ColumnMoments:
+    """Accumulates column moments where a block has columns of the data as its rows: each column is seen at once.
+
+    The data are multiplied by `factor`; None lets the first block decide.
+    """
+
+    def __init__(self, problem: Problem, factor: float | None = None):
+        n, d = problem.source.shape
+        self.counts = None if problem.weights is None else problem.weights > 0
+        self.weights = np.ones(n) if problem.weights is None else problem.weights[self.counts]
+        self.n, self.about_zero, self.factor = n, not (problem.center or problem.scale), factor
+        self.mean, self.variance = np.zeros(d), np.zeros(d)
+        self.columns_seen = 0
+
+    def add(self, start: int, X: Any) -> None:
+        """Take in some columns."""
+        if X.shape[1] != self.n:
+            raise DataError(f"The source has {self.n} rows, but one of its columns has {X.shape[1]}.")
+        self.columns_seen += X.shape[0]
+        if self.counts is not None and not self.counts.all():
+            check_finite(start, X, FLIPPED)  # rows without weight must be finite as well
+            X = X[:, self.counts]
+        factor = self.factor = _first_factor(X) if self.factor is None else self.factor
+        with np.errstate(over="ignore", invalid="ignore"):
+            for lo, piece in pieces(X, None, least=1):
+                where = slice(start + lo, start + lo + piece.shape[0])
+                moments = self._of_sparse(piece, factor) if sp.issparse(piece) else self._of_dense(piece, factor)
+                self.mean[where], self.variance[where] = moments
+
+    def _of_dense(self, X: Array, factor: float) -> tuple[Array, Array]:
+        total, Y, mean = self.weights.sum(), X.astype(np.float64) * factor, np.zeros(len(X))
+        if not self.about_zero:
+            mean = Y @ self.weights / total
+            Y -= mean[:, None]
+        return mean, np.square(Y, out=Y) @ self.weights / total
+
+    def _of_sparse(self, X: Any, factor: float) -> tuple[Array, Array]:
+        total, values = self.weights.sum(), X.data.astype(np.float64) * factor
+
+        def summed(entries: Array) -> Array:
+            return sp.csr_array((entries, X.indices, X.indptr), shape=X.shape) @ self.weights
+
+        if self.about_zero:
+            return np.zeros(X.shape[0]), summed(values**2) / total
+        mean = summed(values) / total
+        zeros = total - summed(np.ones(len(values)))  # the weight of entries that are not stored
+        return mean, (summed((values - np.repeat(mean, np.diff(X.indptr))) ** 2) + zeros * mean**2) / total
+
+    def merge(self, other: ColumnMoments) -> None:
+        """Take in what another accumulator has seen: columns that one of them has not seen are zero there."""
+        self.columns_seen += other.columns_seen
+        if other.factor is None:
+            return
+        self.factor = other.factor if self.factor is None else self.factor
+        ratio = self.factor / other.factor
+        self.mean += other.mean * ratio
+        self.variance += other.variance * ratio * ratio
+
+    def result(self) -> Moments:
+        """The moments of all columns."""
+        if self.columns_seen != len(self.mean):
+            raise DataError(f"The source has {len(self.mean)} columns, but its blocks have {self.columns_seen}.")
+        return Moments(float(self.weights.sum()), self.mean, self.variance, self.factor or 1.0)
 
 
 def first_unit(X: Any) -> float:

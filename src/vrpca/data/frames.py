@@ -26,7 +26,7 @@ class FrameSource(ConvertedSource):
         check_shape(frame.shape)
         self.frame, self.transpose = frame, transpose
         kinds = zip(frame.columns, frame.dtypes, strict=True)
-        dtype = np.result_type(*(_column_dtype(name, kind) for name, kind in kinds))
+        dtype = np.result_type(*(column_dtype(name, kind) for name, kind in kinds))
         n, d = frame.shape[::-1] if transpose else frame.shape
         super().__init__((n, d), dtype, rows_that_fit(d, dtype), 1 if transpose else columnwise_neighbours(dtype))
 
@@ -49,7 +49,7 @@ class FrameSource(ConvertedSource):
         return FrameSource(self.frame, not self.transpose)
 
 
-def _column_dtype(name: Any, kind: Any) -> np.dtype:
+def column_dtype(name: Any, kind: Any) -> np.dtype:
     """The working type of a frame's column, or an error that names the column."""
     plain = getattr(kind, "numpy_dtype", None) or getattr(kind, "subtype", None) or kind  # pandas: nullable, sparse
     numpy_name = str(plain).lower()

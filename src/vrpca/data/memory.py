@@ -60,9 +60,9 @@ class ConvertedSource(Source):
     def convert(self, rows: Where) -> Any:
         """Make a block of a range of rows, or of the rows with these numbers."""
 
-    def buffers(self, block_bytes: int) -> int:
+    def block_memory(self, block_bytes: int) -> int:
         """Bytes of a block that is converted, and of what it is made from."""
-        return 0 if self.block is not None else int(CONVERTED_COPIES * self.block_rows * self.row_bytes)
+        return 0 if self.block is not None else int(CONVERTED_COPIES * self.block_rows * self.bytes_per_row)
 
     def rows_of_blocks(self, block_bytes: int) -> int:
         """Rows of a block."""
@@ -99,9 +99,9 @@ def physical_memory() -> float:
     return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
 
 
-def too_large_to_map(nbytes: int) -> bool:
-    """Whether a file is so large that it is read block by block, not mapped: larger than half of the memory."""
-    return nbytes > physical_memory() / 2
+def fits_in_memory(size: float) -> bool:
+    """Whether data of so many bytes are worked with in memory: they take half of it at most."""
+    return size <= physical_memory() / 2
 
 
 def mapping(X: Array) -> mmap.mmap | None:
@@ -132,7 +132,8 @@ class ArraySource(ConvertedSource):
         self.X = X
         self.whole = X.dtype == dtype and X.dtype.isnative and X.flags.c_contiguous and X.flags.aligned
         self.columnwise = abs(X.strides[1]) > abs(X.strides[0])
-        self.slow_to_read = mapped and too_large_to_map(X.nbytes)
+        # Large maps are read as files, but for maps with gaps between entries and those that differ from their files.
+        self.slow_to_read = mapped and not fits_in_memory(X.nbytes)
         neighbours = columnwise_neighbours(X.dtype) if self.columnwise else 1
         super().__init__((n, d), dtype, n if self.whole else rows_that_fit(d, dtype), 0 if mapped else neighbours)
 
@@ -218,11 +219,11 @@ class CscSource(SparseSource):
         super().__init__(X, -(-X.shape[0] // CSC_BLOCKS) if block_rows is None else block_rows)
 
     def _rows(self, block_bytes: int) -> int:
-        return max(1, min(-(-self.shape[0] // CSC_BLOCKS), int(block_bytes / max(1.0, self.row_bytes))))
+        return max(1, min(-(-self.shape[0] // CSC_BLOCKS), int(block_bytes / max(1.0, self.bytes_per_row))))
 
-    def buffers(self, block_bytes: int) -> int:
+    def block_memory(self, block_bytes: int) -> int:
         """Bytes of blocks, and of what they are made from."""
-        return int(CONVERTED_COPIES * self._rows(block_bytes) * self.row_bytes)
+        return int(CONVERTED_COPIES * self._rows(block_bytes) * self.bytes_per_row)
 
     def rows_of_blocks(self, block_bytes: int) -> int:
         """Rows of a block."""

@@ -6,7 +6,7 @@ A new source is a subclass of `Source` with `blocks` and `transposed`. Everythin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -90,6 +90,8 @@ class Source(ABC):
         Memory that the source takes for good, apart from data that the user holds already.
     reads_files : bool
         Whether blocks are read from files into buffers.
+    row_names, column_names : sequence of str or None
+        Names of samples and features, where the data have them.
     """
 
     shape: tuple[int, int]
@@ -103,6 +105,8 @@ class Source(ABC):
     neighbours: int = 1
     held_bytes: int = 0
     reads_files: bool = False
+    row_names: Sequence[str] | None = None
+    column_names: Sequence[str] | None = None
 
     @abstractmethod
     def blocks(self, rng: Rng | None = None) -> Iterator[tuple[int, Any]]:
@@ -122,11 +126,11 @@ class Source(ABC):
         return self.shape[0] * self.shape[1]
 
     @property
-    def row_bytes(self) -> float:
+    def bytes_per_row(self) -> float:
         """Bytes of a row as it is handed out, on average: with column numbers where it is sparse."""
         return self.entries * (self.dtype.itemsize + (INDEX_BYTES if self.sparse else 0)) / self.shape[0]
 
-    def buffers(self, block_bytes: int) -> int:
+    def block_memory(self, block_bytes: int) -> int:
         """Bytes that blocks take beside the data, if they may have this size each; none where they are the data."""
         return 0
 
@@ -135,12 +139,22 @@ class Source(ABC):
         return (
             self.shape[0]
             if self.block is not None
-            else max(1, min(self.shape[0], int(block_bytes / max(1, self.row_bytes))))
+            else max(1, min(self.shape[0], int(block_bytes / max(1, self.bytes_per_row))))
         )
 
     def within(self, block_bytes: int) -> Source:
         """The source with blocks of no more than this number of bytes, as far as that is possible."""
         return self
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether a pass over rows would take many readings of the data: the transposed matrix is walked instead."""
+        return False
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether a pass over the transposed matrix would take many readings of the data."""
+        return False
 
     def reduce(self, accumulator: A, rng: Rng | None = None) -> A:
         """Feed all rows to an accumulator: one pass. Return the accumulator."""

@@ -16,9 +16,9 @@ from vrpca import kernels
 from vrpca.data.first_pass import CANCELS, FirstPass, Moments, Problem
 from vrpca.data.gram import SquareSum
 from vrpca.data.open import as_source
-from vrpca.data.row_map import RowMap
+from vrpca.data.row_map import MappedRows, RowMap
 from vrpca.data.sampling import draws, passes_of_draws
-from vrpca.data.source import ArraySum, Source
+from vrpca.data.source import ArraySum, Source, pieces
 from vrpca.data.stream import MappedStream
 from vrpca.errors import DataError
 from vrpca.linalg import aligned_zeros
@@ -84,7 +84,12 @@ class View:
 
     @classmethod
     def of(cls, problem: Problem, moments: Moments, transpose: bool = False) -> View:
-        """The view of the data; of their transpose with ``transpose=True``."""
+        """The view of the data; of their transpose with ``transpose=True``.
+
+        Data that are stored by columns have a `ColumnView`, unless they are transposed.
+        """
+        if problem.source.by_columns and not transpose:
+            return ColumnView.over(cls.of(problem, moments, transpose=True), problem.square(moments) > 0)
         source, n = problem.source, problem.source.shape[0]
         weight = None if problem.weights is None else np.sqrt(problem.weights * (n / problem.weights.sum()))
         mean = moments.data_mean if problem.center else None
@@ -139,6 +144,17 @@ class View:
         U /= self.n
         return _finite(U)
 
+    @property
+    def passes_of_product(self) -> float:
+        """Passes that a product takes."""
+        return 1.0
+
+    def projections(self, W: Array) -> Array:
+        """``Z W``, by one pass."""
+        P = np.zeros((self.n, W.shape[1]), self.dtype)
+        self.product(W, P)
+        return P
+
     def _read(self, accumulator: Any, rng: Rng | None = None) -> Any:
         """One pass: the accumulator's result."""
         if self.source.block is None:
@@ -155,7 +171,7 @@ class View:
 
     def stream(self, width: int, rng: Rng) -> Array | None:
         """The leading right singular vectors, approximately, by one pass in random block order; or None."""
-        return self._read(MappedStream(self.map, width, rng), rng)
+        return self._read(MappedStream(self.map, width, rng, self.n_threads), rng)
 
     @property
     def norms_known(self) -> bool:
@@ -198,6 +214,79 @@ class View:
         index, X, fetched = self.source.sample(rows, rng)
         self.rows_read += fetched
         return replace(self, source=as_source(X), map=self.map.cut(index), diagonal=None)
+
+
+class ColumnView(View):
+    """Z of data that are stored by columns: a product takes two passes over the transposed matrix.
+
+    Solvers work on the transposed matrix instead. This view is for what has to be known of A itself, to check a model.
+    """
+
+    flipped: View  # of the transposed matrix; there the sum of all squares is d, here it is n
+
+    @classmethod
+    def over(cls, flipped: View, support: Array) -> ColumnView:
+        """The view of the data, given that of their transpose."""
+        source = flipped.source.transposed()
+        view = cls(source, flipped.map, flipped.frobenius, flipped.n_threads, support, None, flipped.cancellation)
+        view.flipped = flipped
+        return view
+
+    @property
+    def passes_of_product(self) -> float:
+        """Passes that a product takes."""
+        return 2.0
+
+    def product(self, W: Array, P: Array | None = None, out: Array | None = None) -> Array:
+        """Return ``A W`` by two passes."""
+        projections = self._combined(W)
+        if P is not None:
+            P[...] = projections * np.sqrt(self.n / self.d)
+        U = self._walked(RowProducts(self.flipped.map, self.d, projections)) / self.d
+        U = _finite(U.astype(W.dtype))
+        if out is None:
+            return U
+        out[...] = U
+        return out
+
+    def projections(self, W: Array) -> Array:
+        """``Z W``, by one pass."""
+        return (self._combined(W) * np.sqrt(self.n / self.d)).astype(self.dtype)
+
+    def _combined(self, W: Array) -> Array:
+        return self._walked(CombinedRows(self.flipped.map, self.n, W))
+
+    def _walked(self, accumulator: CombinedRows | RowProducts) -> Array:
+        self.rows_read += self.n
+        return self.flipped.source.reduce(accumulator).result()
+
+
+class CombinedRows(ArraySum):
+    """Accumulates ``Z^T W`` for W with a row for every row of Z; sums are in double precision."""
+
+    def __init__(self, row_map: RowMap, columns: int, W: Array):
+        self.map, self.W = row_map, W
+        self.out = np.zeros((columns, W.shape[1]))
+
+    def add(self, start: int, X: Any) -> None:
+        """Take in a block."""
+        for lo, piece in pieces(X, None, least=1):
+            where = slice(start + lo, start + lo + piece.shape[0])
+            self.out += MappedRows(piece, self.map, where).combined(self.W[where]).T
+
+
+class RowProducts(ArraySum):
+    """Accumulates ``Z P`` for a given P, one row for every row of Z."""
+
+    def __init__(self, row_map: RowMap, rows: int, P: Array):
+        self.map, self.P = row_map, P
+        self.out = np.zeros((rows, P.shape[1]))
+
+    def add(self, start: int, X: Any) -> None:
+        """Take in a block."""
+        for lo, piece in pieces(X, None, least=1):
+            where = slice(start + lo, start + lo + piece.shape[0])
+            self.out[where] = MappedRows(piece, self.map, where).times(self.P.T)
 
 
 class ProductSum(ArraySum):

@@ -1,7 +1,9 @@
-"""The fastest solver where A is too large to form: a Krylov search in three variants, by what the work costs most.
+"""The fastest solver where A is too large to form: a Krylov search in four variants, by what the work costs most.
 
-- `Streamed`, where reading the data is the cost (disk, cluster): a wide basis streamed from all rows, then wide blocks
-  of residuals.
+- `Wide`, where reading the data is the cost (disk, cluster): a wide start from a sample, which the first pass
+  multiplies, then wide blocks of residuals.
+- `Streamed`, the same for sparse rows with long vectors, of which a sample says little: a wide basis streamed from all
+  rows, which the second pass multiplies.
 - `Sampled`, where arithmetic with the rows is the cost (many rows in memory): a start from a sample, which the first
   pass multiplies, then blocks as wide as the answer.
 - `Narrow`, where arithmetic with long vectors is the cost (sparse rows): narrow blocks from a random start.
@@ -9,13 +11,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from vrpca.data.first_pass import FirstPass, MomentSum, Pair, SampleProductSum
-from vrpca.data.stream import ROWS_PER_VECTOR, Basis, StreamSum
+from vrpca.data.stream import Basis, StreamSum
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
 from vrpca.memory import DOUBLE, PANEL, Size, padded_to, small_matrices
@@ -31,11 +34,14 @@ from vrpca.solvers.witness import MOST, Witness, WitnessedState
 SAMPLE_FRACTION = 0.05  # fraction of the rows sampled for the start
 CASCADE = ((0.4, 5), (1.0, 3))  # (fraction of the sample, products with it): a smaller sample prepares the larger one
 LEAST_SAMPLED = 4  # rows per vector that make a sample worth solving
+WIDE_PRODUCTS = 3  # products with the sample for a wide start: with 2 the bound is 6 times as large (MNIST, k = 6)
 LEAST_FRACTION = 1e-4  # the smallest sample where memory is limited, before there is none
 SUMMED_BLOCKS = 7  # blocks in double precision while a sampled block is multiplied: sums, and copies that are turned
+STREAM_BLOCKS = 7  # blocks that a stream has while it takes in a batch: vectors before and after, products, copies
 SAMPLED_BLOCKS, SAMPLED_VECTORS = 6, 48  # blocks, or vectors, that `Sampled` keeps before a restart
 STREAMED, RESIDUALS = 12, 2  # widths of the streamed basis and of the residual blocks, in units of the width
-KEPT = 14  # vectors that `Streamed` keeps, in the same units: no restart after the first step
+WIDE, WIDE_EXTRA = 4, 24  # width of the start of `Wide`: in the same units, and columns besides, for few components
+KEPT = 14  # vectors that `Streamed` and `Wide` keep, in the same units: no restart after the first step
 WATCHED = 3  # pairs, in the same units, whose residuals tell what a stream may have missed
 NARROW, MANY = 4, 16  # columns of a block of `Narrow`; twice as many where this number of vectors is wanted
 UNRESOLVED = 4  # times the residual: Ritz values this close may be those of equal eigenvalues
@@ -47,7 +53,7 @@ LONG = 1000  # stored entries per feature below which arithmetic with the vector
 def accelerated_variant(options: Options, width: int, entries: int, d: int) -> type[Solver]:
     """The variant that suits data with this number of stored entries, and vectors of length d."""
     if options.cost == "passes":
-        return Streamed
+        return Streamed if entries < LONG * d else Wide
     return Narrow if entries < LONG * d else Sampled
 
 
@@ -60,14 +66,27 @@ class Accelerated:
         return k + max(4, k // 2) if cost == "passes" else whole_registers(k, 8)
 
 
-class Streamed(Accelerated, Krylov):
-    """Wide blocks of residuals, from a wide basis that one pass over all rows has left."""
+class FewPasses(Accelerated, Krylov):
+    """Wide blocks of residuals."""
 
     def __init__(self, options: Options, width: int):
         super().__init__(options, width)
-        self.block = max(RESIDUALS * width, self.block)
-        self.watched = WATCHED * width  # more than are multiplied, so that a stream's misses show
-        self.capacity = KEPT * width
+        self.least_block = self.block
+        self.block = max(whole_registers(RESIDUALS * width - 2, 8), self.block)
+        self.watched = WATCHED * width  # more than are multiplied, so that what a start has missed shows
+        self.capacity = KEPT * width + WIDE_EXTRA
+
+    def _shrink(self) -> None:
+        """Narrower blocks, too."""
+        super()._shrink()
+        self.block, self.watched = less(self.block, self.least_block), less(self.watched, self.width + 1)
+
+
+class Streamed(FewPasses):
+    """From a wide basis that one pass over all rows has left."""
+
+    def __init__(self, options: Options, width: int):
+        super().__init__(options, width)
         self.basis = STREAMED * width
 
     @property
@@ -81,16 +100,15 @@ class Streamed(Accelerated, Krylov):
         return self.basis
 
     def memory(self, size: Size) -> dict[str, float]:
-        """As for all searches, and while the basis is streamed: three of it, its rows, and small matrices."""
+        """As for all searches, and while the basis is streamed: the vectors, their products, and small matrices."""
         m = min(self.basis, size.d)
-        streamed = (3 + 3 * ROWS_PER_VECTOR) * m * size.vector + small_matrices((1 + ROWS_PER_VECTOR) * m)
+        streamed = STREAM_BLOCKS * m * size.vector + size.product(m) + small_matrices(m)
         return super().memory(size) | {f"a streamed basis of {m} vectors of length {size.d}": streamed}
 
     def _shrink(self) -> None:
-        """A narrower basis and narrower blocks, too."""
+        """A narrower basis, too."""
         super()._shrink()
-        self.block, self.watched = less(self.block, self.width), less(self.watched, self.width + 1)
-        self.basis = less(self.basis, self.block)
+        self.basis = less(self.basis, 2 * self.width)
 
     def wants(self, problem: Problem, rng: Rng) -> MomentSum | None:
         """A streamed basis; scaled data have to wait until the scales are known."""
@@ -103,38 +121,44 @@ class Streamed(Accelerated, Krylov):
         return Passes(start=1.0 if isinstance(first_pass.found, Basis) else 2.0, projections=1.0)
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> KrylovState:
-        """The product of the streamed basis (or of `W0`), and of a random vector for what it missed."""
-        W = self._streamed(view, first_pass, rng) if W0 is None else W0[:, : self.basis - 1]
-        return self.begin(view, W, W.shape[1] + 1, 2, rng)
+        """The product of the streamed basis (or of `W0`), and of random vectors for what it missed."""
+        W = self._streamed(view, first_pass, rng) if W0 is None else W0
+        W = W[:, : self.basis - self.width]
+        return self.begin(view, W, W.shape[1] + self.width, 2, rng)
 
     def _streamed(self, view: View, first_pass: FirstPass, rng: Rng) -> np.ndarray:
-        """The streamed basis with random parts; no column at all where there is no basis."""
+        """The streamed basis; no column at all where there is none."""
         found = first_pass.found
         W = found.vectors if isinstance(found, Basis) else view.stream(min(self.basis, view.d), rng)
-        if W is None:
-            return np.zeros((view.d, 0), view.dtype)
-        return with_random_parts(W[:, : self.basis - 1], view.n, rng)
+        return np.zeros((view.d, 0), view.dtype) if W is None else W
 
 
-class Sampled(Accelerated, Krylov):
-    """Blocks as wide as the answer, from a start that samples of growing size have prepared."""
+class FromSample(Accelerated, Krylov):
+    """A start from a sample of the rows, which the first pass multiplies."""
+
+    start_width: int  # columns of the start
+    products: int  # with the sample, at a time
 
     def __init__(self, options: Options, width: int):
         super().__init__(options, width)
-        self.capacity = max(SAMPLED_BLOCKS * self.block, SAMPLED_VECTORS)
         self.fraction = SAMPLE_FRACTION
+
+    @property
+    def first_columns(self) -> int:
+        """The start."""
+        return self.start_width
 
     @property
     def found_vectors(self) -> int:
         """The sampled block and its product, each with a guest."""
-        return 2 * (self.block + 1)
+        return 2 * (self.start_width + 1)
 
     def memory(self, size: Size) -> dict[str, float]:
         """As for all searches, and for the sample: its rows, the vectors that it is solved with, and their product."""
-        rows, columns, v = self._sample_size(size.n, size.d), min(self.block, size.d) + 1, size.vector
+        rows, columns, v = self._sample_size(size.n, size.d), min(self.start_width, size.d) + 1, size.vector
         if not rows:
             return super().memory(size)
-        solved = (2 * CASCADE[0][1] + STATES + 3) * columns * v + size.product(columns)
+        solved = (2 * self.products + STATES + 3) * columns * v + size.product(columns)
         summed = columns * (2 * v + SUMMED_BLOCKS * DOUBLE * size.d) + size.product(columns)
         return super().memory(size) | {
             f"a sample of {rows} rows": size.sample(rows) + solved,
@@ -149,7 +173,11 @@ class Sampled(Accelerated, Krylov):
     def _sample_size(self, n: int, d: int) -> int:
         """Rows of the sample; none if they would say nothing."""
         rows = int(self.fraction * n)
-        return rows if rows >= LEAST_SAMPLED * min(self.block, d) else 0
+        return rows if rows >= LEAST_SAMPLED * min(self.start_width, d) else 0
+
+    @abstractmethod
+    def _from_sample(self, sample: View, rng: Rng) -> np.ndarray:
+        """The block that a sample gives, and random columns or parts for what it has missed."""
 
     def wants(self, problem: Problem, rng: Rng) -> MomentSum | None:
         """The product of a block that a sample of the rows gives; None if the sample says nothing.
@@ -167,8 +195,7 @@ class Sampled(Accelerated, Krylov):
             return None
         if not (moments.total > 0 and sample.square(moments).sum() > 0):
             return None
-        view = View.of(sample, moments)
-        W = with_random_parts(leading_of_sample(view, self.width, rng), rows, rng)
+        W = self._from_sample(View.of(sample, moments), rng)
         guest = rng.standard_normal(d, dtype=W.dtype)
         return SampleProductSum(problem, W, moments.data_mean if problem.center else None, fetched, guest)
 
@@ -186,8 +213,48 @@ class Sampled(Accelerated, Krylov):
         rows = self._sample_size(view.n, view.d)
         if W0 is not None or not rows:
             return self.begin(view, W0, self.block, 1, rng)
-        W = with_random_parts(leading_of_sample(view.sample(rows, rng), self.width, rng), rows, rng)
-        return self.begin(view, W, self.block, 2, rng)
+        return self.begin(view, self._from_sample(view.sample(rows, rng), rng), self.start_width, 2, rng)
+
+
+class Sampled(FromSample):
+    """Blocks as wide as the answer, from a start that samples of growing size have prepared."""
+
+    products = CASCADE[0][1]
+
+    def __init__(self, options: Options, width: int):
+        super().__init__(options, width)
+        self.start_width = self.block
+        self.capacity = max(SAMPLED_BLOCKS * self.block, SAMPLED_VECTORS)
+
+    def _from_sample(self, sample: View, rng: Rng) -> np.ndarray:
+        return with_random_parts(leading_of_sample(sample, self.width, rng), sample.n, rng)
+
+
+class Wide(FromSample, FewPasses):
+    """Wide blocks of residuals, from a start that is wider still."""
+
+    products = WIDE_PRODUCTS
+
+    def __init__(self, options: Options, width: int):
+        super().__init__(options, width)
+        self.start_width = whole_registers(WIDE * width + WIDE_EXTRA - 2, 8)  # with the witness, whole panels
+
+    def _shrink(self) -> None:
+        """A narrower start, too."""
+        super()._shrink()
+        self.start_width = less(self.start_width, self.block)
+
+    def _from_sample(self, sample: View, rng: Rng) -> np.ndarray:
+        """The leading vectors of the sample, and as many random ones as the answer has columns.
+
+        Random parts of all vectors, as in `Sampled`, would cost a factor of 20 after the first pass: there are many.
+        """
+        columns = min(self.start_width, sample.d)
+        W = random_start(sample, columns, rng)
+        known = max(columns - self.width, 0)
+        if known:
+            W[:, :known] = leading_vectors(sample, np.ascontiguousarray(W[:, :known]), self.width, WIDE_PRODUCTS, rng)
+        return W
 
 
 def with_random_parts(W: np.ndarray, rows: int, rng: Rng) -> np.ndarray:

@@ -106,6 +106,8 @@ class Solver(ABC, Generic[S]):
     def transposes(source: Source) -> bool:
         """Whether to work on the transposed matrix: as the data are stored, unless vectors have more entries than X."""
         n, d = source.shape
+        if source.by_columns or source.by_rows:
+            return source.by_columns
         if source.columnwise is None:
             return d > source.wide_at * n
         return source.columnwise if source.entries >= (n if source.columnwise else d) else d > n

@@ -11,10 +11,10 @@ from vrpca.data.first_pass import FirstPass
 from vrpca.data.gram import CHUNK_ROWS, LEAST_ROWS, GramSum, Matrix
 from vrpca.data.source import Source
 from vrpca.data.view import Problem, View
+from vrpca.linalg import ritz
 from vrpca.memory import DOUBLE, Size
 from vrpca.solvers.base import Answer, Passes, Rng, Solver, whole_registers
 from vrpca.solvers.outside import known_outside
-from vrpca.solvers.search_space import ritz
 from vrpca.threads import blas_threads
 
 LAPACK_SQUARES = 3  # matrices of A's size that LAPACK's divide and conquer needs: a copy of A, and room for two more
@@ -39,6 +39,11 @@ class Gram(Solver[Answer]):
     def transposes(source: Source) -> bool:
         """A is the matrix of the shorter side."""
         return source.shape[1] > source.shape[0]
+
+    @classmethod
+    def suits(cls, source: Source) -> bool:
+        """Whether A can be summed up by passes: it is made of rows of the longer side, which must be walked."""
+        return not (source.by_rows if cls.transposes(source) else source.by_columns)
 
     def wants(self, problem: Problem, rng: Rng) -> GramSum:
         """A."""

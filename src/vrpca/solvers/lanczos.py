@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from vrpca.data.view import View
-from vrpca.linalg import orthonormal_rows, sweep
+from vrpca.linalg import orthonormal_rows, ritz, sweep
 from vrpca.solvers.base import Rng
-from vrpca.solvers.search_space import Images, recombine, ritz, support_of
+from vrpca.solvers.search_space import Images, recombine, support_of
 
 NOISE = 0.01  # if less is left of a unit vector after Gram-Schmidt, it is dropped: two digits are lost at most
 LEVEL = 1e-5  # directions shorter than this part of the longest wait: their squares are lost to 6 digits of 16

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from vrpca import kernels
-from vrpca.linalg import aligned_zeros
+from vrpca.linalg import aligned_zeros, ritz
 from vrpca.solvers.base import Rng
 
 CHUNK = 8192  # entries of the vectors that are recombined at a time: 64 rows of float32 take 2 MB
@@ -180,12 +180,6 @@ class SearchSpace:
 
     def _coefficients(self, count: int) -> np.ndarray:
         return np.ascontiguousarray(self.Y[:, :count].T, dtype=self.S.dtype)
-
-
-def ritz(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues, largest first, and eigenvectors of a symmetric matrix given up to rounding."""
-    theta, Y = np.linalg.eigh((H + H.T) / 2)
-    return theta[::-1].copy(), Y[:, ::-1].copy()
 
 
 def leading_vectors(operator: Operator, W: np.ndarray, width: int, products: int, rng: Rng) -> np.ndarray:

@@ -14,11 +14,10 @@ from scipy.linalg import block_diag
 
 from vrpca.data.first_pass import FirstPass
 from vrpca.data.view import View
-from vrpca.linalg import aligned_copy, aligned_zeros, cross, residual_gram, rotate
+from vrpca.linalg import aligned_copy, aligned_zeros, cross, residual_gram, ritz, rotate
 from vrpca.memory import Size
 from vrpca.solvers.base import Answer, Rng, Solver, random_start
 from vrpca.solvers.outside import Probe
-from vrpca.solvers.search_space import ritz
 from vrpca.solvers.steps import NO_STEP, Step
 
 EPOCH_BLOCKS = 5  # arrays of d times the width that an epoch of `vr` holds at its peak

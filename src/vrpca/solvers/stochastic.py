@@ -27,6 +27,8 @@ class Stochastic(SnapshotSolver):
     @staticmethod
     def transposes(source: Source) -> bool:
         """Whether the transposed matrix is the better one to draw rows from: the one with more rows."""
+        if source.by_columns or source.by_rows:
+            return source.by_columns
         return source.shape[1] > source.wide_at * source.shape[0]
 
     def epoch_length(self, view: View) -> int:

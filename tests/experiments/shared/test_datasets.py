@@ -5,9 +5,30 @@ import pytest
 import scipy.sparse as sp
 
 from vrpca.errors import DataError, OptionError
-from vrpca.experiments.shared.datasets import CENTRED, DATASETS, TO_CENTRE, UNCENTRED, bag_of_words, load, prepare
+from vrpca.experiments.shared.datasets import (
+    CENTRED,
+    DATASETS,
+    TO_CENTRE,
+    UNCENTRED,
+    bag_of_words,
+    load,
+    open_array,
+    prepare,
+)
 
 GENERATED = [name for name, recipe in DATASETS.items() if not recipe.file]
+
+
+def test_files_as_arrays(tmp_path, monkeypatch):
+    monkeypatch.setenv("VRPCA_CACHE", str(tmp_path / "cache"))
+    X = np.arange(12.0).reshape(4, 3)
+    np.save(tmp_path / "X.npy", X)
+    np.savetxt(tmp_path / "X.csv", X, delimiter=",", header="a,b,c", comments="")
+    np.testing.assert_array_equal(open_array(tmp_path / "X.csv"), X)
+    monkeypatch.setattr("vrpca.data.memory.physical_memory", lambda: 100.0)
+    np.testing.assert_array_equal(open_array(tmp_path / "X.npy"), X)
+    with pytest.raises(DataError, match=r"X\.csv does not fit in memory, or is several files"):
+        open_array(tmp_path / "X.csv")
 
 
 @pytest.mark.parametrize("name", GENERATED)

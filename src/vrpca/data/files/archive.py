@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import struct
 import zipfile
 from dataclasses import dataclass
 from typing import IO, Any, Literal
@@ -16,6 +17,8 @@ from vrpca.typing import Array
 HEADER = 10_012  # bytes of the longest header: NumPy's limit of 10000 (numpy.lib.format), and 12 before it
 # How many bytes a byte of a zip archive can stand for. Deflate needs two bits for a repetition of 258 bytes (RFC 1951).
 INFLATION = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 4 * 258}
+
+LOCAL_HEADER = struct.Struct("<4s22xHH")  # before a member of a zip archive: signature, lengths of name and extra field
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,18 @@ class Archive:
         """The header of an array."""
         with self.zip.open(self.members[name]) as file:
             return Header.read(file)
+
+    def offset(self, name: str) -> int | None:
+        """Where the numbers of an array begin in the file; None where they are compressed."""
+        member, file = self.members[name], self.zip.fp
+        if member.compress_type != zipfile.ZIP_STORED or file is None:
+            return None
+        file.seek(member.header_offset)
+        signature, name_length, extra_length = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
+        if signature != b"PK\x03\x04":
+            raise ValueError(f"{name} has no header of its own")
+        begin = member.header_offset + LOCAL_HEADER.size + name_length + extra_length
+        return begin + self.header(name).offset
 
     def check(self, name: str) -> None:
         """Raise unless the member holds exactly the array that its header declares. Nothing of it is read."""

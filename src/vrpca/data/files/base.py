@@ -11,8 +11,9 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any, Self
 
 import numpy as np
@@ -31,6 +32,7 @@ RUN_BYTES = 1 << 18  # bytes of a run, at least: a seek costs as much as reading
 # Bytes at the peak of reading a sparse block, per byte of the block: as it is read, and as CSR with its parts in the
 # types that kernels take. Column numbers may have 8 bytes.
 SPARSE_COPIES = 3
+INT32_MAX = int(np.iinfo(np.int32).max)
 
 
 class Stamp:
@@ -43,8 +45,10 @@ class Stamp:
     def check(self) -> None:
         """Raise if one of the files has changed."""
         for path, mark in zip(self.paths, self.marks, strict=True):
-            if _mark(path) != mark:
-                raise DataError(f"{path} was changed or removed during the fit. Leave it alone until its end.")
+            found = _mark(path)
+            if found != mark:
+                what = "removed" if found is None else "changed"
+                raise DataError(f"{path} was {what} while it was read. Leave it alone until the fit ends; fit again.")
 
 
 def _mark(path: Path) -> tuple[int, int] | None:
@@ -55,15 +59,42 @@ def _mark(path: Path) -> tuple[int, int] | None:
     return found.st_size, found.st_mtime_ns
 
 
-def read_ahead(read: Callable[[Any, int], Any], parts: Iterator[Any]) -> Generator[tuple[Any, Any]]:
+class Slots:
+    """Numbers of buffers. A pass takes some that no other pass has: passes may run side by side."""
+
+    def __init__(self) -> None:
+        self.free: list[range] = []
+        self.made, self.lock = 0, Lock()
+
+    def __reduce__(self) -> Any:
+        return Slots, ()  # buffers stay where they are
+
+    @contextmanager
+    def taken(self) -> Iterator[range]:
+        """The numbers of one pass."""
+        with self.lock:
+            if not self.free:
+                self.free.append(range(self.made, self.made + BUFFERS))
+                self.made += BUFFERS
+            slots = self.free.pop()
+        try:
+            yield slots
+        finally:
+            self.free.append(slots)
+
+
+def read_ahead(
+    read: Callable[[Any, int], Any], parts: Iterator[Any], slots: Sequence[int]
+) -> Generator[tuple[Any, Any]]:
     """Yield (part, what was read of it); a thread reads the next part meanwhile.
 
-    ``read(part, slot)`` may fill the buffer number `slot`, 0 or 1: it is free again when the next part is asked for.
+    ``read(part, slot)`` may fill the buffer number `slot`, one of two: it is free again when the next part is asked
+    for.
     """
     with ThreadPoolExecutor(1, "vrpca-read") as thread:
         ahead: tuple[Any, Future[Any]] | None = None
         for number, part in enumerate(parts):
-            following = (part, thread.submit(read, part, number % BUFFERS))
+            following = (part, thread.submit(read, part, slots[number % len(slots)]))
             if ahead is not None:
                 yield ahead[0], ahead[1].result()
             ahead = following
@@ -80,8 +111,6 @@ class FileSource(Source):
         The files; empty if there are none that can be watched.
     unit_rows : int
         Rows that the format reads at once, however few are asked for: those of a chunk or a row group.
-    row_names, column_names : sequence of str or None
-        Names of samples and features, where the format has them.
     """
 
     slow_to_read = True
@@ -89,14 +118,12 @@ class FileSource(Source):
     columnwise = False
     wide_at = float("inf")
     unit_rows = 1
-    row_names: Sequence[str] | None = None
-    column_names: Sequence[str] | None = None
 
     def __init__(self, paths: Sequence[Path], shape: tuple[int, int], dtype: np.dtype):
         check_shape(shape)
         self.shape, self.dtype = shape, working_dtype(dtype)
         self.paths, self.stamp = tuple(paths), Stamp(paths)
-        self.block_bytes = BLOCK_BYTES
+        self.block_bytes, self.slots = BLOCK_BYTES, Slots()
 
     @abstractmethod
     def block_starts(self) -> Array:
@@ -106,28 +133,53 @@ class FileSource(Source):
     def read_block(self, rows: slice, slot: int) -> Any:
         """Read consecutive rows; dense ones into the buffer number `slot`."""
 
+    def block_order(self, starts: Array, rng: Rng | None) -> Array:
+        """The numbers of the blocks in the order in which they are read: any order, if there is an `rng`."""
+        order = np.arange(len(starts) - 1)
+        if rng is not None:
+            rng.shuffle(order)
+        return order
+
     def within(self, block_bytes: int) -> Self:
         """The same files with blocks of no more than this number of bytes, as far as the format can."""
         other = copy.copy(self)
         other.block_bytes = block_bytes
         return other
 
-    def buffers(self, block_bytes: int) -> int:
+    def block_memory(self, block_bytes: int) -> int:
         """Bytes of the blocks: one that is worked on, one that is read."""
-        return BUFFERS * int(self.rows_of_blocks(block_bytes) * self.row_bytes)
+        return BUFFERS * int(self.rows_of_blocks(block_bytes) * self.bytes_per_row)
+
+    def watching(self, paths: Sequence[Path]) -> Self:
+        """Watch further files, too; messages name them first."""
+        self.paths = (*(path for path in paths if path not in self.paths), *self.paths)
+        self.stamp = Stamp(self.paths)
+        return self
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Raise if the files change meanwhile; that explains all other errors, and errors of reading name the file."""
+        self.stamp.check()
+        try:
+            yield
+        except DataError:
+            self.stamp.check()
+            raise
+        except (OSError, EOFError) as error:
+            self.stamp.check()
+            name = ", ".join(map(str, self.paths)) or "The data"
+            reason = " ".join(str(error).split())
+            raise DataError(f"{name} cannot be read ({reason}). Check the disk or the network; fit again.") from error
+        self.stamp.check()
 
     def blocks(self, rng: Rng | None = None) -> Generator[tuple[int, Any]]:
         """Yield (first row, block). A block is valid until the next one is asked for."""
         starts = self.block_starts()
-        order = np.arange(len(starts) - 1)
-        if rng is not None:
-            rng.shuffle(order)
+        order = self.block_order(starts, rng)
         parts = (slice(int(starts[i]), int(starts[i + 1])) for i in order)
-        self.stamp.check()
-        with closing(read_ahead(self.read_block, parts)) as found:
+        with self.watched(), self.slots.taken() as slots, closing(read_ahead(self.read_block, parts, slots)) as found:
             for rows, X in found:
                 yield rows.start, X
-        self.stamp.check()
 
     def reduce(self, accumulator: A, rng: Rng | None = None) -> A:
         """Feed all rows to an accumulator: one pass."""
@@ -137,28 +189,38 @@ class FileSource(Source):
         return accumulator
 
     def sample(self, rows: int, rng: Rng) -> tuple[Array, Any, int]:
-        """Rows of runs that are spread over the file at random: their numbers, themselves, and how many were read."""
+        """Rows of runs that are spread over the file: their numbers, themselves, and how many were read.
+
+        The file is divided into as many equal parts as there are runs, and one run is drawn from each of them: rows
+        that are sorted are sampled evenly.
+        """
         n = self.shape[0]
         row_bytes = max(1, self.entries * self.dtype.itemsize // n)
         run = max(self.unit_rows, min(-(-rows // SAMPLE_RUNS), -(-RUN_BYTES // row_bytes)))
-        starts = rng.permutation(np.arange(0, n, run))[: -(-rows // run)]
-        runs = [slice(start, min(start + run, n)) for start in np.sort(starts).tolist()]
+        there = -(-n // run)
+        count = min(-(-rows // run), there)
+        edges = np.arange(count + 1) * there // count
+        starts = rng.integers(edges[:-1], edges[1:]) * run
+        runs = [slice(start, min(start + run, n)) for start in starts.tolist()]
         numbers = np.concatenate([np.arange(part.start, part.stop) for part in runs])
-        return numbers, self._read_runs(runs, len(numbers)), len(numbers)
+        with self.watched():
+            return numbers, self._read_runs(runs, len(numbers)), len(numbers)
 
     def _read_runs(self, runs: Sequence[slice], rows: int) -> Any:
         """Runs of rows, this number in all, as one block."""
-        return sp.vstack([self.read_block(part, 0).copy() for part in runs], format="csr")
+        with self.slots.taken() as slots:
+            return sp.vstack([self.read_block(part, slots[0]).copy() for part in runs], format="csr")
 
 
 class DenseFile(FileSource):
     """A dense matrix in files."""
 
     unit_columns = 1  # columns that the format reads at once
+    row_major = True  # whether a part of a column costs as much to read as its rows do
 
     def __init__(self, paths: Sequence[Path], shape: tuple[int, int], dtype: np.dtype):
         super().__init__(paths, shape, dtype)
-        self.room: list[Array | None] = [None] * BUFFERS
+        self.buffers: dict[int, Array] = {}
 
     @abstractmethod
     def read(self, rows: slice, columns: slice, out: Array) -> None:
@@ -179,9 +241,9 @@ class DenseFile(FileSource):
     def read_block(self, rows: slice, slot: int) -> Array:
         """Read consecutive rows into a buffer that is kept."""
         count, d = rows.stop - rows.start, self.shape[1]
-        buffer = self.room[slot]
+        buffer = self.buffers.get(slot)
         if buffer is None or len(buffer) < count:
-            buffer = self.room[slot] = aligned_zeros((count, d), self.dtype)
+            buffer = self.buffers[slot] = aligned_zeros((count, d), self.dtype)
         self.read(rows, slice(0, d), buffer[:count])
         return buffer[:count]
 
@@ -194,8 +256,13 @@ class DenseFile(FileSource):
             done += count
         return together
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether the transposed matrix has several blocks, and each of them takes a reading of everything."""
+        return self.row_major and self.entries * self.dtype.itemsize > self.block_bytes
+
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"room": [None] * BUFFERS}
+        return vars(self) | {"buffers": {}}
 
     def transposed(self) -> Source:
         """The columns as rows."""
@@ -221,9 +288,19 @@ class TransposedFile(DenseFile):
         other.file = self.file.within(block_bytes)
         return other
 
-    def buffers(self, block_bytes: int) -> int:
+    def block_memory(self, block_bytes: int) -> int:
         """Bytes of the blocks, and of a piece of the file before it is transposed."""
-        return super().buffers(block_bytes) + max(block_bytes, self.file.buffers(block_bytes) // BUFFERS)
+        return super().block_memory(block_bytes) + max(block_bytes, self.file.block_memory(block_bytes) // BUFFERS)
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether the file is stored by rows."""
+        return self.file.by_rows
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether the file is stored by columns."""
+        return self.file.by_columns
 
     def read(self, rows: slice, columns: slice, out: Array) -> None:
         """Read the columns of the file, a few of its rows at a time."""
@@ -262,6 +339,11 @@ class SparseFile(FileSource):
         """Number of stored entries."""
         return int(self.indptr[-1])
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether the transposed matrix has several blocks: each of them takes a reading of everything."""
+        return self.entries * (self.dtype.itemsize + INDEX_BYTES) > self.block_bytes
+
     def block_starts(self) -> Array:
         """Blocks with as many entries as fit, and at least one row."""
         n = self.shape[0]
@@ -272,20 +354,25 @@ class SparseFile(FileSource):
             starts.append(min(max(stop, starts[-1] + 1), n))
         return np.array(starts)
 
-    def buffers(self, block_bytes: int) -> int:
+    def block_memory(self, block_bytes: int) -> int:
         """Bytes of the blocks, and of their making; a block has at least the longest row."""
         longest = int(np.diff(self.indptr).max()) * (self.dtype.itemsize + INDEX_BYTES)
-        return SPARSE_COPIES * BUFFERS * min(max(block_bytes, longest), int(self.shape[0] * self.row_bytes) + 1)
+        return SPARSE_COPIES * BUFFERS * min(max(block_bytes, longest), int(self.shape[0] * self.bytes_per_row) + 1)
 
     def read_block(self, rows: slice, slot: int) -> Any:
         """Read consecutive rows as a CSR matrix whose parts are checked."""
         lo, hi = int(self.indptr[rows.start]), int(self.indptr[rows.stop])
         indices, values = self.read_entries(lo, hi)
-        indptr = (self.indptr[rows.start : rows.stop + 1] - lo).astype(indices.dtype)
-        parts = (values.astype(self.dtype, copy=False), indices, indptr)
+        short = hi - lo <= INT32_MAX and indices.dtype.itemsize <= 4 and indices.dtype != np.uint32
+        kind = np.int32 if short else np.int64
         X = sp.csr_array((rows.stop - rows.start, self.shape[1]), dtype=self.dtype)
-        X.data, X.indices, X.indptr = parts
-        check_parts(X)
+        X.data, X.indices = values.astype(self.dtype, copy=False), indices.astype(kind, copy=False)
+        X.indptr = (self.indptr[rows.start : rows.stop + 1] - lo).astype(kind)
+        try:
+            check_parts(X)
+        except DataError as error:
+            name = self.paths[0] if self.paths else "The file"
+            raise DataError(f"{name} is damaged in rows {rows.start} to {rows.stop - 1}: {error}") from error
         return canonical(X)
 
     def transposed(self) -> Source:
@@ -312,14 +399,19 @@ class TransposedSparseFile(FileSource):
         other.file = self.file.within(block_bytes)
         return other
 
-    def buffers(self, block_bytes: int) -> int:
+    def block_memory(self, block_bytes: int) -> int:
         """Bytes of the blocks and of their making, from blocks of the file."""
-        return self.file.buffers(block_bytes) + SPARSE_COPIES * super().buffers(block_bytes)
+        return self.file.block_memory(block_bytes) + SPARSE_COPIES * super().block_memory(block_bytes)
 
     @property
     def entries(self) -> int:
         """Number of stored entries."""
         return self.file.entries
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether the file is stored by rows."""
+        return self.file.by_rows
 
     def block_starts(self) -> Array:
         """Blocks with about as many entries as fit."""

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from vrpca.errors import DataError
+from vrpca.errors import DataError, OptionError
 
 PICKLED = "It holds pickled Python objects, which are not read since they can run code: save plain numbers instead"
 
@@ -53,11 +53,11 @@ class Pickled(ValueError):
 
 
 @contextmanager
-def damage_reported(path: Path, what: str, remedy: str) -> Iterator[None]:
+def damage_reported(path: object, what: str, remedy: str) -> Iterator[None]:
     """Turn what is raised for a file that cannot be read to its end into one error that names the file."""
     try:
         yield
-    except DataError:
+    except (DataError, OptionError):
         raise
     except Pickled as error:
         raise DataError(f"{path} cannot be used. {PICKLED}.") from error

@@ -1,72 +1,115 @@
-"""Plain numbers in a file, one row after the other: what `.npy` files hold."""
+"""Plain numbers in a file, one row after the other: what `.npy` files and uncompressed archives hold."""
 
 from __future__ import annotations
 
-import mmap
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from vrpca.data.files.base import BUFFERS, DenseFile
-from vrpca.data.memory import too_large_to_map
+from vrpca.data.files.base import DenseFile, SparseFile
+from vrpca.data.memory import fits_in_memory
 from vrpca.data.source import Source
 from vrpca.errors import DataError
 from vrpca.typing import Array
 
-MAPPED_BYTES = 16 << 20  # bytes of pages that reading columns touches before they are let go: as many as a block has
+GAP = 1 << 15  # parts of rows with fewer bytes between them are read together: a call costs as much as copying these
+
+
+def fill(file: IO[bytes], offset: int, room: Array) -> None:
+    """Fill an array of bytes with those that begin at an offset in an unbuffered file."""
+    file.seek(offset)
+    rest = memoryview(room)  # type: ignore[arg-type]  # arrays are buffers
+    while len(rest):
+        count = file.readinto(rest)  # type: ignore[attr-defined]  # unbuffered files have it
+        if not count:
+            raise DataError(f"{file.name} ends {len(rest)} bytes too early. Write or copy it again.")
+        rest = rest[count:]
+
+
+@dataclass(frozen=True)
+class RawNumbers:
+    """Numbers of one type that begin at an offset in a file."""
+
+    path: Path
+    offset: int
+    dtype: np.dtype[Any]
+
+    def read(self, start: int, stop: int) -> Array:
+        """The numbers from `start` to `stop`, in the machine's own order of bytes."""
+        found = np.empty(stop - start, self.dtype)
+        with self.path.open("rb", buffering=0) as file:
+            fill(file, self.offset + start * self.dtype.itemsize, found.view(np.uint8))
+        return found.astype(self.dtype.newbyteorder("="), copy=False)
 
 
 class RawFile(DenseFile):
-    """A C-ordered matrix of any number type that begins at an offset in a file."""
+    """A matrix of any number type that begins at an offset in a file.
 
-    def __init__(self, path: Path, offset: int, shape: tuple[int, int], dtype: np.dtype[Any]):
+    Rows are C-ordered. From the beginning of a row to that of the next one it is `pitch` bytes, as many as a row has
+    unless something else is told.
+    """
+
+    def __init__(
+        self, path: Path, offset: int, shape: tuple[int, int], dtype: np.dtype[Any], pitch: int | None = None
+    ) -> None:
         super().__init__([path], shape, dtype)
         self.path, self.offset, self.stored = path, offset, dtype
-        self.slow_to_read = too_large_to_map(shape[0] * shape[1] * dtype.itemsize)
+        self.pitch = shape[1] * dtype.itemsize if pitch is None else pitch
+        self.slow_to_read = not fits_in_memory(shape[0] * self.pitch)
 
-    def buffers(self, block_bytes: int) -> int:
-        """Bytes of the blocks, and of one as it is stored where its numbers have to be converted."""
-        converted = 0 if self.stored == self.dtype else self.stored.itemsize / self.dtype.itemsize
-        return super().buffers(block_bytes) + int(converted * super().buffers(block_bytes) / BUFFERS)
+    def block_memory(self, block_bytes: int) -> int:
+        """Bytes of the blocks, and of one as it is stored where its numbers have to be converted or picked out."""
+        plain = self.stored == self.dtype and self.pitch == self.shape[1] * self.stored.itemsize
+        return super().block_memory(block_bytes) + (0 if plain else max(block_bytes, self.pitch))
 
     def read(self, rows: slice, columns: slice, out: Array) -> None:
-        """Whole rows are read at once; parts of rows through a map of the file."""
-        if columns != slice(0, self.shape[1]):
-            self._read_columns(rows, columns, out)
-        elif self.stored == self.dtype:
-            self._fill(rows.start, out)
-        else:
-            raw = np.empty(out.shape, self.stored)
-            self._fill(rows.start, raw)
-            out[...] = raw
-
-    def _read_columns(self, rows: slice, columns: slice, out: Array) -> None:
-        """Parts of rows, through a map that is closed now and then: pages that were touched count as memory."""
-        run = (columns.stop - columns.start) * self.stored.itemsize
-        step = max(1, MAPPED_BYTES // (run + mmap.PAGESIZE))
-        for start in range(rows.start, rows.stop, step):
-            stop = min(start + step, rows.stop)
-            mapped = np.memmap(self.path, self.stored, "r", self.offset, self.shape)
-            out[start - rows.start : stop - rows.start] = mapped[start:stop, columns]
-
-    def _fill(self, first: int, out: Array) -> None:
-        room = out.reshape(-1).view(np.uint8).data
+        """Read whole rows at once, and parts of rows one by one if much lies between them."""
+        width = out.shape[1] * self.stored.itemsize
+        first = self.offset + columns.start * self.stored.itemsize
         with self.path.open("rb", buffering=0) as file:
-            file.seek(self.offset + first * self.shape[1] * self.stored.itemsize)
-            done = 0
-            while done < len(room):
-                count = file.readinto(room[done:])
-                if not count:
-                    raise DataError(f"{self.path} ends before row {first + len(out)}. Write it again.")
-                done += count
+            if width == self.pitch and self.stored == self.dtype:
+                fill(file, first + rows.start * self.pitch, out.reshape(-1).view(np.uint8))
+            elif self.pitch - width < GAP:
+                self._read_together(file, first, rows, out)
+            else:
+                self._read_apart(file, first, rows, out)
+
+    def _read_together(self, file: IO[bytes], first: int, rows: slice, out: Array) -> None:
+        """Read what lies between the parts, too, and leave it out."""
+        width, step = out.shape[1] * self.stored.itemsize, max(1, self.block_bytes // self.pitch)
+        for start in range(rows.start, rows.stop, step):
+            part = out[start - rows.start : start - rows.start + step]
+            room = np.empty((len(part) - 1) * self.pitch + width, np.uint8)
+            fill(file, first + start * self.pitch, room)
+            part[...] = np.ndarray(part.shape, self.stored, room, 0, (self.pitch, self.stored.itemsize))
+
+    def _read_apart(self, file: IO[bytes], first: int, rows: slice, out: Array) -> None:
+        room = np.empty(out.shape[1], self.stored)
+        for row, part in zip(range(rows.start, rows.stop), out, strict=True):
+            fill(file, first + row * self.pitch, room.view(np.uint8))
+            part[...] = room
+
+
+class RawCsr(SparseFile):
+    """A CSR matrix whose column numbers and values lie in files."""
+
+    def __init__(self, shape: tuple[int, int], indptr: Array, indices: RawNumbers, values: RawNumbers) -> None:
+        super().__init__([indices.path, values.path], shape, values.dtype, indptr)
+        self.indices, self.values = indices, values
+        self.slow_to_read = not fits_in_memory(self.entries * (indices.dtype.itemsize + values.dtype.itemsize))
+
+    def read_entries(self, start: int, stop: int) -> tuple[Array, Array]:
+        """Read column numbers and values."""
+        return self.indices.read(start, stop), self.values.read(start, stop)
 
 
 def map_on_disk(X: Array) -> Source | None:
     """The file behind a memory map, or behind a part of one, as a source that is read; None where that cannot be.
 
-    Maps that were changed in memory only (mode "c") cannot, nor can parts with gaps.
+    Maps that were changed in memory only (mode "c") cannot, nor can parts with gaps in their rows and columns.
     """
     owner: Any = X
     while isinstance(owner.base, np.ndarray):
@@ -74,9 +117,11 @@ def map_on_disk(X: Array) -> Source | None:
     if not isinstance(owner, np.memmap) or owner.filename is None or owner.mode == "c":
         return None
     offset = owner.offset + X.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-    path = Path(os.fspath(owner.filename))
-    if X.flags.c_contiguous:
-        return RawFile(path, offset, X.shape, X.dtype)
-    if X.flags.f_contiguous:
-        return RawFile(path, offset, X.shape[::-1], X.dtype).transposed()
+    path, size = Path(os.fspath(owner.filename)), X.dtype.itemsize
+    if X.flags.c_contiguous or (X.strides[1] == size and X.strides[0] >= X.shape[1] * size):
+        pitch = None if X.flags.c_contiguous else X.strides[0]
+        return RawFile(path, offset, X.shape, X.dtype, pitch)
+    if X.flags.f_contiguous or (X.strides[0] == size and X.strides[1] >= X.shape[0] * size):
+        pitch = None if X.flags.f_contiguous else X.strides[1]
+        return RawFile(path, offset, X.shape[::-1], X.dtype, pitch).transposed()
     return None

@@ -28,7 +28,7 @@ class _PeersByDefault(TyperGroup):
 
 app = typer.Typer(cls=_PeersByDefault, add_completion=False, help=EXPERIMENTS["bench"])
 
-Names = Annotated[list[str] | None, typer.Argument(help="Named data sets, and .npy or .npz files.", show_default=False)]
+Names = Annotated[list[str] | None, typer.Argument(help="Named data sets, and files.", show_default=False)]
 K = Annotated[
     str | None, typer.Option("-k", help="Numbers of components, such as 1,6; each set has its own by default.")
 ]

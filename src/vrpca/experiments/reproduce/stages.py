@@ -13,10 +13,18 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from vrpca.data.files import open_data
 from vrpca.errors import DataError, OptionError
 from vrpca.experiments.reproduce.curves import Problem, Stage
-from vrpca.experiments.shared.datasets import UNCENTRED, content_key, gaussian, load, paper_rows, standardised, stored
+from vrpca.experiments.shared.datasets import (
+    UNCENTRED,
+    content_key,
+    gaussian,
+    load,
+    open_array,
+    paper_rows,
+    standardised,
+    stored,
+)
 from vrpca.experiments.shared.log import Say
 from vrpca.experiments.shared.synthetic import PaperMatrix
 from vrpca.experiments.shared.truth import optimum
@@ -154,7 +162,7 @@ def topics(n: int, words: int = 15, per_row: int = 12, seed: int = 0) -> sp.csr_
 
 
 def _matrix(path: Path) -> Any:
-    X = open_data(path)
+    X = open_array(path)
     if X.ndim != 2 or 0 in X.shape or X.dtype.kind not in "fiub":
         raise DataError(f"{path} holds {X.dtype} of shape {X.shape}: a matrix of real numbers is needed.")
     return X

@@ -17,7 +17,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.files import open_data
+from vrpca.data.files.npy import map_array
 from vrpca.data.files.paths import written_whole
+from vrpca.data.memory import ArraySource
+from vrpca.data.source import Source
 from vrpca.errors import DataError, OptionError
 from vrpca.experiments.shared.synthetic import PaperMatrix
 
@@ -230,9 +233,21 @@ def stored(stem: str, cache: Path, make: Callable[[], Any], center: str) -> Prep
     return describe(_store(make(), folder, stem) if path is None else path, stem, center)
 
 
+def open_array(path: Path) -> Any:
+    """The matrix in a file as an array, a memory map or a sparse matrix: other packages know nothing else."""
+    X = open_data(path)
+    if isinstance(X, ArraySource):
+        return X.X
+    if not isinstance(X, Source):
+        return X
+    if path.is_file() and path.suffix == ".npy":
+        return map_array(path)
+    raise DataError(f"{path} does not fit in memory, or is several files: name one .npy file, or one that fits.")
+
+
 def _prepare_file(path: Path, cache: Path, center: str) -> Prepared:
     """The user's file: as it is if every process can load it quickly, else converted."""
-    X = open_data(path)
+    X = open_array(path)
     if X.ndim != 2 or 0 in X.shape or X.dtype.kind not in "fiub":
         raise DataError(f"{path} holds {X.dtype} of shape {X.shape}: a matrix of real numbers is needed.")
     if isinstance(X, np.memmap) and X.dtype in (np.float32, np.float64) and X.flags.c_contiguous:

@@ -1,0 +1,133 @@
+"""PLINK's ``.bed`` files: genotypes in two bits each, with ``.bim`` and ``.fam`` beside them.
+
+The genotypes of a variant lie together, so the file holds the transposed matrix: variants in rows. A table of 256 x 4
+numbers decodes a byte at a time. That takes no library, and is faster than reading through one and imputing after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from vrpca.data.files.base import DenseFile
+from vrpca.data.files.columnar import LazyNames
+from vrpca.data.source import PIECE_BYTES, Source
+from vrpca.errors import DataError, OptionError
+from vrpca.typing import Array
+
+HEADER = 3  # bytes before the genotypes: two that mark the format, one that says "variants in rows"
+SAMPLES_FIRST = b"\x6c\x1b\x00"  # files of the other order, which PLINK has not written since 2009
+PER_BYTE = 4
+MISSING = -1.0  # stands for a genotype that is not known
+COUNTS = np.array([2.0, MISSING, 1.0, 0.0], np.float32)  # copies of the first allele, by the two bits of a genotype
+
+_BITS = (np.arange(256)[:, None] >> (2 * np.arange(PER_BYTE))) & 3
+GENOTYPES = COUNTS[_BITS]  # 256 x 4: the genotypes of a byte, those of the lowest bits first
+# What a byte adds to the sum of a variant's known genotypes, and to the number of unknown ones.
+SUMS = np.where(GENOTYPES == MISSING, 0, GENOTYPES).sum(axis=1).astype(np.uint8)
+UNKNOWN = (GENOTYPES == MISSING).sum(axis=1).astype(np.uint8)
+FOUR = GENOTYPES.view(np.complex128)[:, 0]  # the same as 256 items of 16 bytes: NumPy takes these at once
+
+
+def open_matrix(path: Path, scaling: str | None = None) -> Source:
+    """The genotypes, samples in rows: 0, 1 or 2, and the variant's mean where a genotype is not known."""
+    if scaling not in (None, "genotype"):
+        raise OptionError(f"scaling={scaling!r} must be None or 'genotype'.")
+    with path.open("rb") as file:
+        if file.read(HEADER) == SAMPLES_FIRST:
+            raise DataError(f"{path} has samples in rows, an order of old: convert it with plink --make-bed.")
+    return BedFile(path, scaling == "genotype").transposed()
+
+
+class BedFile(DenseFile):
+    """The transposed matrix: a row for every variant.
+
+    With `scaled`, rows are divided by ``sqrt(2 p (1 - p))``, the deviation of a genotype whose allele has frequency p.
+    """
+
+    def __init__(self, path: Path, scaled: bool = False):
+        self.path, self.scaled = path, scaled
+        samples, variants = _beside(path, ".fam"), _beside(path, ".bim")
+        n, d = _count_lines(samples), _count_lines(variants)
+        if not n or not d:
+            raise DataError(f"{path} has {n} samples (.fam) and {d} variants (.bim): it needs one of each at least.")
+        super().__init__([path, samples, variants], (d, n), np.dtype(np.float32))
+        self.row_bytes = -(-n // PER_BYTE)
+        self._check_size()
+        self.row_names = LazyNames(d, lambda: _second_words(variants))
+        self.column_names = LazyNames(n, lambda: _second_words(samples))
+
+    def _check_size(self) -> None:
+        d, n = self.shape
+        size, wanted = self.path.stat().st_size, HEADER + d * self.row_bytes
+        if size != wanted:
+            wanted_for = f"{n} samples (.fam) and {d} variants (.bim) take {wanted}"
+            raise DataError(f"{self.path} has {size} bytes, but {wanted_for}. Write it again, or take its own files.")
+
+    def read(self, rows: slice, columns: slice, out: Array) -> None:
+        """Decode some variants, a few of them at a time."""
+        step = max(1, PIECE_BYTES // (4 * PER_BYTE * self.row_bytes))
+        for start in range(rows.start, rows.stop, step):
+            stop = min(start + step, rows.stop)
+            out[start - rows.start : stop - rows.start] = self._decoded(start, stop)[:, columns]
+
+    def _decoded(self, start: int, stop: int) -> Array:
+        """All samples' genotypes of some variants."""
+        n, count = self.shape[1], (stop - start) * self.row_bytes
+        packed = np.fromfile(self.path, np.uint8, count, offset=HEADER + start * self.row_bytes)
+        if len(packed) < count:
+            raise DataError(
+                f"{self.path} ends before variant {stop}. Leave it alone during the fit, or write it again."
+            )
+        packed = packed.reshape(stop - start, self.row_bytes)
+        self._clear_padding(packed)
+        index = packed.astype(np.intp)  # once for all three tables
+        found = FOUR.take(index).view(np.float32)
+        unknown = UNKNOWN.take(index)
+        known = n - unknown.sum(axis=1, dtype=np.int64)
+        total = SUMS.take(index).sum(axis=1, dtype=np.int64)
+        mean = np.divide(total, known, out=np.zeros(len(known)), where=known > 0)
+        _impute(found, unknown, mean)
+        if self.scaled:
+            found *= _inverse_deviation(mean).astype(np.float32)[:, None]
+        return found[:, :n]
+
+    def _clear_padding(self, packed: Array) -> None:
+        """Let the bits after the last sample count as zero copies."""
+        used = self.shape[1] % PER_BYTE
+        if used:
+            packed[:, -1] |= np.uint8(0xFF << (2 * used) & 0xFF)
+
+
+def _impute(found: Array, unknown: Array, mean: Array) -> None:
+    """Put the mean of its variant in the place of every unknown genotype."""
+    places = np.flatnonzero(unknown)
+    quads, means = found.reshape(-1, PER_BYTE), mean[places // unknown.shape[1], None]
+    quads[places] = np.where(quads[places] == MISSING, means, quads[places])
+
+
+def _inverse_deviation(mean: Array) -> Array:
+    """One over ``sqrt(2 p (1 - p))``; 1 where a variant does not vary."""
+    p = mean / 2
+    deviation = np.sqrt(2 * p * (1 - p))
+    return np.divide(1.0, deviation, out=np.ones_like(deviation), where=deviation > 0)
+
+
+def _beside(path: Path, ending: str) -> Path:
+    other = path.with_suffix(ending)
+    if not other.is_file():
+        raise DataError(f"{path} needs {other.name} beside it, which is not there. Copy it to the same folder.")
+    return other
+
+
+def _count_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(1 for line in file if line.strip())
+
+
+def _second_words(path: Path) -> Sequence[str]:
+    """The second word of every line: the name of a sample or of a variant."""
+    with path.open(encoding="utf-8") as file:
+        return [line.split()[1] for line in file if line.strip()]

@@ -1,0 +1,44 @@
+"""zarr stores, versions 2 and 3 of the format: a folder or an address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vrpca.data.files.chunked import ChunkedFile, only_matrix, sparse_matrix
+from vrpca.data.files.extras import needs
+from vrpca.data.files.remote import Location
+from vrpca.data.source import Source
+from vrpca.errors import DataError
+
+
+def open_matrix(path: Path | Location, name: str | None = None) -> Source:
+    """The array in a store: that of this name, the array itself, or the only matrix of a group."""
+    zarr = needs("zarr", "zarr", str(path))
+    found = zarr.open(str(path), mode="r")
+    if isinstance(found, zarr.Group):
+        name = _only(zarr, str(path), found) if name is None else name
+        if name not in found:
+            names = ", ".join(key for key, _ in found.members()) or "nothing"
+            raise DataError(f"{path} holds no {name!r}: there is {names}. Name one of these.")
+        found = found[name]
+    elif name is not None:
+        raise DataError(f"{path} is one array: leave out ::{name}.")
+    full = f"{path}::{name}" if name else str(path)
+    return ZarrArray(full, [], found) if isinstance(found, zarr.Array) else sparse_matrix(full, [], found)
+
+
+def _only(zarr: Any, path: str, group: Any) -> str:
+    if group.attrs.get("encoding-type") == "anndata":
+        return "X"
+    arrays = [name for name, each in group.members(max_depth=None) if isinstance(each, zarr.Array) and each.ndim == 2]
+    return only_matrix(path, arrays)
+
+
+class ZarrArray(ChunkedFile):
+    """An array in a zarr store."""
+
+
+def array_source(X: Any) -> ZarrArray:
+    """An open array."""
+    return ZarrArray(f"The zarr array {X.name or ''}".strip(), [], X)
