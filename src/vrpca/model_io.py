@@ -25,7 +25,7 @@ T = TypeVar("T")
 Model = PCA | TruncatedSVD
 Arrays = dict[str, Any]  # of numpy.ndarray
 
-FORMAT = 3  # to be raised when a name in this file, or a parameter of a model, is added or dropped
+FORMAT = 4  # to be raised when a name in this file, or a parameter of a model, is added or dropped
 MODELS: dict[str, type] = {"PCA": PCA, "TruncatedSVD": TruncatedSVD}
 # What the JSON holds. "arrays" has the names of all arrays of the file, so that none can be lost unnoticed.
 METADATA = ("format", "vrpca", "model", "arrays", "parameters", "attributes", "status", "certificate", "history")

@@ -16,6 +16,8 @@ from vrpca.data.files.origin import GZIP, LocalFile
 from vrpca.data.files.paths import PICKLED, as_path, damage_reported, open_file
 from vrpca.data.files.remote import Location, is_address
 from vrpca.data.files.shards import files_of, is_pattern, open_shards
+from vrpca.data.source import Source
+from vrpca.data.unloaded import Contents
 from vrpca.errors import DataError, OptionError
 
 PICKLE = b"\x80"  # the first byte of a pickle
@@ -33,11 +35,12 @@ class Format:
     named: bool = False  # whether it may hold several matrices, each with a name
     remote: bool = False  # whether it can be read from an address
     options: tuple[str, ...] = ()  # keywords that `open_matrix` takes
+    loaded: bool = False  # whether files are loaded whole: `contents` and `in_parts` of the module tell of them before
 
 
 FORMATS = (
     Format("npy", (".npy",), b"\x93NUMPY"),
-    Format("npz", (".npz",), b"PK"),
+    Format("npz", (".npz",), b"PK", loaded=True),
     Format("delimited", (".csv", ".tsv", ".csv.gz", ".tsv.gz"), remote=True),
     Format("matrix_market", (".mtx", ".mtx.gz"), b"%%MatrixMarket", remote=True),
     Format("svmlight", (".svmlight", ".libsvm", ".svm"), remote=True),
@@ -99,6 +102,30 @@ def open_data(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     except OSError as error:  # a name that is too long, say
         raise DataError(f"{path} cannot be read ({error.strerror}): name a data file that can.") from error
     return open_shards(files_of(path), open_one) if several else _checked(path, open_one(path, scaling))
+
+
+def contents(path: Any) -> Contents | None:
+    """What the headers of a file say that would be loaded whole; None for what is mapped, or read block by block."""
+    found: Contents | None = _before_loading(path, "contents")
+    return found
+
+
+def in_parts(path: Any) -> Source | None:
+    """A file that would be loaded whole as a source that is read block by block, where that is possible; else None."""
+    found: Source | None = _before_loading(path, "in_parts")
+    return found
+
+
+def _before_loading(path: Any, function: str) -> Any:
+    """Call a function of the format's module, if the path is that of a file that would be loaded."""
+    if not isinstance(path, str | os.PathLike) or is_address(path) or not os.path.isfile(as_path(path)):
+        return None
+    path = as_path(path)
+    form = _format_of(path)
+    if not form.loaded:
+        return None
+    with damage_reported(path, "is truncated or damaged", "Write or copy it again"):
+        return vars(import_module(f"vrpca.data.files.{form.module}"))[function](path)
 
 
 def open_one(path: Path, scaling: str | None = None) -> Any:

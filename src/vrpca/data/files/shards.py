@@ -139,11 +139,12 @@ class HeldArray(DenseFile):
         super().__init__([path], X.shape, X.dtype)
         self.path, self.open_one, self.size = path, open_one, X.nbytes
         self.X: Array | None = X
-        self.slow_to_read = False
+        self.slow_to_read, self.held_bytes = False, self.size
 
     def let_go(self) -> None:
         """Do not keep the matrix; read it as a whole."""
         self.X, self.unit_rows, self.slow_to_read = None, self.shape[0], True
+        self.held_bytes -= self.size
 
     def read(self, rows: slice, columns: slice, out: Array) -> None:
         """A part of the matrix."""
@@ -159,11 +160,12 @@ class HeldMatrix(SparseFile):
         super().__init__([path], X.shape, working_dtype(X.dtype), X.indptr)
         self.path, self.open_one, self.size = path, open_one, X.data.nbytes + X.indices.nbytes
         self.X: Any = X
-        self.slow_to_read = False
+        self.slow_to_read, self.held_bytes = False, self.held_bytes + self.size
 
     def let_go(self) -> None:
         """Do not keep the matrix; read it as a whole."""
         self.X, self.unit_rows, self.slow_to_read = None, self.shape[0], True
+        self.held_bytes -= self.size
 
     def block_starts(self) -> Array:
         """One block if the matrix is not kept."""
@@ -187,6 +189,7 @@ class _Joined(FileSource):
     def _join(self, parts: Sequence[FileSource]) -> None:
         self.parts, self.slow_to_read = parts, any(part.slow_to_read for part in parts)
         self.unit_rows = max(part.unit_rows for part in parts)
+        self.held_bytes += sum(part.held_bytes for part in parts)
         rows = [len(part.row_names) for part in parts if part.row_names is not None]
         if len(rows) == len(parts):
             self.row_names = [name for part in parts for name in part.row_names or ()]
@@ -195,10 +198,10 @@ class _Joined(FileSource):
         self.first_rows = np.cumsum([0, *(part.shape[0] for part in parts)])
 
     def within(self, block_bytes: int) -> Self:
-        """Let blocks take no more than this number of bytes, as far as the formats can."""
-        for part in self.parts:
-            part.within(block_bytes)
-        return super().within(block_bytes)
+        """The same with blocks of no more than this number of bytes, as far as the formats can."""
+        other = super().within(block_bytes)
+        other.parts = [part.within(block_bytes) for part in self.parts]
+        return other
 
     def _merged_starts(self, bytes_before: Callable[[Array], Array]) -> Array:
         """Where the blocks of the parts begin; small neighbours are put together."""
