@@ -293,6 +293,7 @@ def demand(request: _Request, options: Options) -> Demand:
         norms=options.needs_norms,
         left=request.compute_u or request.k is None,
         proof=options.certificate == "probabilistic",
+        guessed=request.start is not None,
         n_threads=n_threads(options.n_threads),
     )
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Unpack
 
-from vrpca.data.files import contents
+from vrpca.data.files import contents, split_name
 from vrpca.data.files.base import FileSource
+from vrpca.data.files.paths import as_path
 from vrpca.data.memory import ArraySource, on_disk
 from vrpca.data.open import as_source, is_path, whole_file
 from vrpca.data.source import Source
@@ -45,8 +45,8 @@ class Info:
         The solver that a fit would take, and why.
     memory, what : int, str
         Bytes that a fit takes at most, and what takes most of them.
-    smallest_limit : int
-        The smallest `memory_limit` that would do.
+    smallest_limit : int or None
+        The smallest `memory_limit` that would do; None where no limit can be kept.
     passes : float
         Passes over the data that the cost model expects; spectra of real data differ.
     bytes_read : int
@@ -66,7 +66,7 @@ class Info:
     reason: str
     memory: int
     what: str
-    smallest_limit: int
+    smallest_limit: int | None
     passes: float
     bytes_read: int
 
@@ -84,10 +84,16 @@ class Info:
             "reading": self.reading,
             "solver": f"{self.solver}: {self.reason}",
             "memory": f"at most {in_words(self.memory)}, most of it for {self.what}",
-            "limit": f"memory_limit={self.smallest_limit} would do ({in_words(self.smallest_limit)}), and no less",
+            "limit": self._limit(),
             "passes": f"about {self.passes:.2g}, which read {in_words(self.bytes_read)} from files",
         }
         return "\n".join(f"{name:<9} {line}" for name, line in lines.items())
+
+    def _limit(self) -> str:
+        least = self.smallest_limit
+        return (
+            "none can be kept" if least is None else f"memory_limit={least} would do ({in_words(least)}), and no less"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -128,10 +134,11 @@ def info(X: Any, k: int | float = 2, *, center: bool = True, **options: Unpack[S
     wanted = Demand(center=center, norms=checked.needs_norms, proof=proof, n_threads=n_threads(checked.n_threads))
     plan = make_plan(for_source(checked, source), source, k, fraction, wanted)
     under_limit = replace(for_source(checked, limited), memory_limit=1)
-    return _told(X, source, plan, smallest_limit(under_limit, limited, k, fraction, wanted))
+    least = smallest_limit(under_limit, limited, k, fraction, wanted) if limited.unlimited is None else None
+    return _told(X, source, plan, least)
 
 
-def _told(X: Any, source: Source, plan: Plan, least: int) -> Info:
+def _told(X: Any, source: Source, plan: Plan, least: int | None) -> Info:
     passes = expected_passes(plan)
     names = (source.row_names, source.column_names) if isinstance(source, FileSource) else (None, None)
     row_names, column_names = (None if each is None else len(each) for each in names)
@@ -159,8 +166,11 @@ def _told(X: Any, source: Source, plan: Plan, least: int) -> Info:
 
 def _size_on_disk(X: Any, source: Source) -> int | None:
     """Bytes of the files behind X, where there are any."""
-    paths = [Path(X)] if is_path(X) else list(source.paths) if isinstance(source, FileSource) else []
-    return sum(os.path.getsize(path) for path in paths if path.is_file()) if paths else None
+    paths = list(source.paths) if isinstance(source, FileSource) else []
+    if isinstance(X, str | os.PathLike) and os.path.exists(path := split_name(as_path(X))[0]):
+        paths = [path, *path.rglob("*")] if path.is_dir() else [path]
+    sizes = [os.path.getsize(path) for path in paths if path.is_file()]
+    return sum(sizes) if sizes else None
 
 
 def _reading(source: Source, plan: Plan) -> str:

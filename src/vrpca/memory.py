@@ -30,6 +30,7 @@ WEIGHT_NUMBERS = 4  # doubles per row with weights: the weights, their roots, an
 NORM_NUMBERS = 4  # doubles per row with sampling="norm": norms, their inverses, sums, and a temporary one
 SHIFT_NUMBERS = 4  # doubles per row where the transposed matrix is centred: a vector of ones, scaled and rounded
 SMALL_MATRICES = 6  # matrices of the order of a search space, in double precision: it, its eigenvectors, LAPACK's room
+JOINED_BLOCKS = 5  # blocks in double precision in `solvers.base.together`: both, their factors, LAPACK's copy
 PANEL = 8  # columns of a panel of dense products (WIDE in kernels/native/products.hpp), and rows of a tile
 PART_ROWS = 64  # rows that a thread of a dense product has, at least (kernels/native/parts.hpp)
 SEARCH_WIDTH = 8  # vectors of a block of a random search (WIDTH in solvers/outside.py)
@@ -81,6 +82,7 @@ class Size:
     weighted: bool = False
     transposed: bool = False  # whether the view is of the transposed matrix: the first pass gives it means only
     reads: bool = False  # whether rows are read from files: samples are copied once more where they are sparse
+    guessed: bool = False  # whether a run may start from a guess of the vectors, beside its own start
 
     @property
     def vector(self) -> int:
@@ -105,8 +107,16 @@ class Size:
         tiles = self.parts * PANEL * self.vector
         return padded * self.d * (self.itemsize * (1 + self.parts) + DOUBLE * self.parts) + tiles
 
+    def joined(self, columns: int) -> int:
+        """Bytes while a guess and this number of columns are made orthonormal, in double precision."""
+        return JOINED_BLOCKS * columns * DOUBLE * self.d if self.guessed else 0
+
     def sample(self, rows: int) -> float:
-        """Bytes of a sample of this number of rows, of the part of it that is solved first, and of its making."""
+        """Bytes of a sample of this number of rows, of the part of it that is solved first, and of its making.
+
+        Files give whole runs: up to a block more.
+        """
+        rows = min(rows + self.block_rows, self.n) if self.reads else rows
         return rows * self.row_bytes * (2.4 if self.sparse and self.reads else 1.4)
 
 
@@ -158,10 +168,16 @@ class Demand:
     norms: bool = False  # whether the norms of all rows are kept
     left: bool = False  # whether ``P = Z W`` is made, for the left vectors or the rank
     proof: bool = False  # whether a random search is to prove the answer
+    guessed: bool = False  # whether there is a guess of the vectors
     n_threads: int = 1
 
-    def need(self, solver: HasMemory, source: Any, transpose: bool, block_bytes: int, products: int = 0) -> Need:
-        """The memory at the peak of a fit with blocks of this size, and with this number of products of a proof."""
+    def need(
+        self, solver: HasMemory, source: Any, transpose: bool, block_bytes: int, products: int, blocks: int
+    ) -> Need:
+        """The memory at the peak of a fit with blocks of this size, and with this number of products of a proof.
+
+        Reading takes `blocks` bytes (`Source.block_memory`).
+        """
         size = self.size(source, transpose, block_bytes)
         stages = dict(solver.memory(size))
         if self.proof:
@@ -171,7 +187,7 @@ class Demand:
                 size, solver.width
             )
         what, largest = max(stages.items(), key=lambda stage: stage[1])
-        always = source.held_bytes + source.block_memory(block_bytes) + self._numbers(size)
+        always = source.held_bytes + blocks + self._numbers(size)
         if always > largest:
             what = "the data that have to be loaded, their blocks, and numbers for each row and column"
         return Need(math.ceil(always + largest), what)
@@ -183,7 +199,7 @@ class Demand:
         per_row = source.bytes_per_row
         if transpose:
             rows, per_row = max(1, min(n, rows * source.shape[0] // max(1, d))), per_row * d / n
-        kind = (source.sparse, rows, self.n_threads, self.weighted, transpose, source.reads_files)
+        kind = (source.sparse, rows, self.n_threads, self.weighted, transpose, source.reads_files, self.guessed)
         return Size(n, d, source.dtype.itemsize, per_row, *kind)
 
     def _numbers(self, size: Size) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -97,16 +97,34 @@ class Room:
     demand: Demand
     limit: float  # bytes
     has_gram: bool = True  # whether `gram` would fit
+    reading: dict[tuple[int, bool], int] = field(default_factory=dict)  # by size of blocks and side: bytes, once known
 
     def need(self, solver: Solver, transpose: bool, block_bytes: int, products: int) -> Need:
         """The memory that a fit takes."""
-        return self.demand.need(solver, self.source, transpose, block_bytes, products)
+        key = block_bytes, transpose
+        if key not in self.reading:
+            self.reading[key] = self.source.block_memory(*key)
+        return self.demand.need(solver, self.source, transpose, block_bytes, products, self.reading[key])
 
-    def choices(self, solver: Solver, transpose: bool) -> Iterator[tuple[Solver, int, int]]:
+    def block_sizes(self, name: str, limited: bool) -> Sequence[int]:
+        """Sizes of blocks with which a solver can walk the data. Without a limit, they stay as they are."""
+        if not limited:
+            return BLOCK_SIZES[:1]
+        sizes = [size for size in BLOCK_SIZES if name != "gram" or Gram.suits(self.source.outline(size))]
+        return sizes or BLOCK_SIZES[:1]
+
+    def transposes(self, name: str, sizes: Sequence[int], limited: bool) -> bool:
+        """Whether a solver works on the transposed matrix.
+
+        A side that takes many readings with large blocks does so with small ones, so the smallest decide.
+        """
+        return SOLVERS[name].transposes(self.source.outline(sizes[-1]) if limited else self.source)
+
+    def choices(self, solver: Solver, transpose: bool, sizes: Sequence[int]) -> Iterator[tuple[Solver, int, int]]:
         """Solvers, sizes of blocks and products of a proof that fit: those that take most of the room first."""
         less: Solver | None = solver
         while less is not None:
-            for block_bytes in BLOCK_SIZES:
+            for block_bytes in sizes:
                 for products in PROOF_PRODUCTS:
                     if self.need(less, transpose, block_bytes, products).bytes <= self.limit:
                         yield less, block_bytes, products
@@ -128,6 +146,8 @@ def make_plan(options: Options, source: Source, k: int | float, fraction: bool, 
     """
     limit = options.memory
     room = Room(source, demand or Demand(), physical_memory() / 2 if limit is None else limit)
+    if limit is not None and source.unlimited is not None:
+        raise OptionError(f"memory_limit cannot be kept: {source.unlimited}, or leave out memory_limit.")
     plan = _plan_within(options, room, k, fraction)
     if limit is not None and plan.need.bytes > limit:
         raise _too_small(options, plan)
@@ -171,16 +191,20 @@ def _planned(options: Options, room: Room, name: str, reason: str, task: Task, k
     """The plan with a solver, as large as fits; as small as possible where nothing fits."""
     source, most = room.source, min(room.source.shape)
     count = (most if name == "gram" else min(FIRST_GUESS, most)) if fraction else int(k)
-    room = replace(room, demand=replace(room.demand, k=count))
-    transpose = SOLVERS[name].transposes(source)
+    again = fraction or room.demand.proof  # a run may start from what another one has found
+    room = replace(room, demand=replace(room.demand, k=count, guessed=room.demand.guessed or again))
+    limited = options.memory_limit is not None
+    sizes = room.block_sizes(name, limited)
+    transpose = room.transposes(name, sizes, limited)
     solver = _solver(options, room, name, transpose, count)
-    least = (smallest(solver), BLOCK_SIZES[-1], PROOF_PRODUCTS[-1])
-    fits = next(room.choices(solver, transpose), least)
+    least = (smallest(solver), sizes[-1], PROOF_PRODUCTS[-1])
+    fits = next(room.choices(solver, transpose, sizes), least)
     need, at_least = (room.need(one, transpose, *sizes) for one, *sizes in (fits, least))
     if name == "accelerated":
         side = SOLVERS["gram"].transposes(source)
         gram = room.need(_solver(options, room, "gram", side, count), side, *fits[1:])
-        room = replace(room, has_gram=gram.bytes <= room.limit)
+        suits = not limited or fits[1] in room.block_sizes("gram", limited)
+        room = replace(room, has_gram=suits and gram.bytes <= room.limit)
     worker = _solver(options, room, name, transpose, 1) if fraction else fits[0]
     return Plan(name, reason, transpose, task, worker, room, need, at_least, *fits[1:])
 
@@ -201,7 +225,7 @@ def _fits(plan: Plan, options: Options, k: int) -> Iterator[Solver]:
     """The solver of a plan for k components, and smaller ones, that fit with blocks of the planned size."""
     room = replace(plan.room, demand=replace(plan.room.demand, k=k))
     solver = _solver(options, room, plan.name, plan.transpose, k)
-    return (less for less, block, _ in room.choices(solver, plan.transpose) if block == plan.block_bytes)
+    return (less for less, _, _ in room.choices(solver, plan.transpose, [plan.block_bytes]))
 
 
 def _too_small(options: Options, plan: Plan) -> OptionError:

@@ -60,7 +60,7 @@ class ConvertedSource(Source):
     def convert(self, rows: Where) -> Any:
         """Make a block of a range of rows, or of the rows with these numbers."""
 
-    def block_memory(self, block_bytes: int) -> int:
+    def block_memory(self, block_bytes: int, transpose: bool = False) -> int:
         """Bytes of a block that is converted, and of what it is made from."""
         return 0 if self.block is not None else int(CONVERTED_COPIES * self.block_rows * self.bytes_per_row)
 
@@ -221,7 +221,7 @@ class CscSource(SparseSource):
     def _rows(self, block_bytes: int) -> int:
         return max(1, min(-(-self.shape[0] // CSC_BLOCKS), int(block_bytes / max(1.0, self.bytes_per_row))))
 
-    def block_memory(self, block_bytes: int) -> int:
+    def block_memory(self, block_bytes: int, transpose: bool = False) -> int:
         """Bytes of blocks, and of what they are made from."""
         return int(CONVERTED_COPIES * self._rows(block_bytes) * self.bytes_per_row)
 

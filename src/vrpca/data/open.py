@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.checked import CheckedSource
-from vrpca.data.files import contents, in_parts, open_data
+from vrpca.data.files import contents, in_parts, open_data, open_limited
 from vrpca.data.files.base import FileSource
 from vrpca.data.files.raw import map_on_disk
 from vrpca.data.frames import FrameSource, is_frame
@@ -47,6 +47,13 @@ def array_source(X: Array, limited: bool = False) -> Source:
     return source if file is None else file
 
 
+def unmapped(X: ArraySource) -> Source:
+    """The source; if it is a map, one that is read into buffers."""
+    source = array_source(X.X, limited=True)
+    source.row_names, source.column_names = X.row_names, X.column_names
+    return source if on_disk(X.X) else X
+
+
 def span(X: Array) -> int:
     """Bytes from the first entry of an array to the last, gaps included."""
     return X.itemsize + sum(abs(stride) * (count - 1) for stride, count in zip(X.strides, X.shape, strict=True))
@@ -62,7 +69,7 @@ def whole_file(path: Any) -> Source:
     """The source of a file of which no more than headers have been read."""
     found = contents(path)
     if found is None:
-        return as_source(open_data(path), True)
+        return as_source(open_limited(path), True)
     return UnloadedFile(found, lambda: as_source(open_data(path)))
 
 
@@ -138,6 +145,8 @@ def as_source(X: Any, limited: bool = False) -> Source:
     -------
     Source
     """
+    if limited and isinstance(X, ArraySource):
+        return unmapped(X)
     if isinstance(X, Source):
         return X if isinstance(X, ConvertedSource | CheckedSource | FileSource | UnloadedFile) else CheckedSource(X)
     if type(X) is np.ndarray and X.dtype.kind != "O":

@@ -90,6 +90,8 @@ class Source(ABC):
         Memory that the source takes for good, apart from data that the user holds already.
     reads_files : bool
         Whether blocks are read from files into buffers.
+    unlimited : str or None
+        Why a memory limit cannot be kept, and what to do, where it cannot.
     row_names, column_names : sequence of str or None
         Names of samples and features, where the data have them.
     """
@@ -105,6 +107,7 @@ class Source(ABC):
     neighbours: int = 1
     held_bytes: int = 0
     reads_files: bool = False
+    unlimited: str | None = None
     row_names: Sequence[str] | None = None
     column_names: Sequence[str] | None = None
 
@@ -130,8 +133,11 @@ class Source(ABC):
         """Bytes of a row as it is handed out, on average: with column numbers where it is sparse."""
         return self.entries * (self.dtype.itemsize + (INDEX_BYTES if self.sparse else 0)) / self.shape[0]
 
-    def block_memory(self, block_bytes: int) -> int:
-        """Bytes that blocks take beside the data, if they may have this size each; none where they are the data."""
+    def block_memory(self, block_bytes: int, transpose: bool = False) -> int:
+        """Bytes that blocks take beside the data, if they may have this size each; none where they are the data.
+
+        With `transpose`, the first pass is over the rows, and the others are over the transposed matrix.
+        """
         return 0
 
     def rows_of_blocks(self, block_bytes: int) -> int:
@@ -145,6 +151,10 @@ class Source(ABC):
     def within(self, block_bytes: int) -> Source:
         """The source with blocks of no more than this number of bytes, as far as that is possible."""
         return self
+
+    def outline(self, block_bytes: int) -> Source:
+        """The same for a plan: what has to be loaded is not loaded for it."""
+        return self.within(block_bytes)
 
     @property
     def by_columns(self) -> bool:

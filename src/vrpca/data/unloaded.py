@@ -48,7 +48,11 @@ class UnloadedFile(Source):
         """The matrix in memory, in blocks of this size."""
         return self.loaded.within(block_bytes)
 
-    def block_memory(self, block_bytes: int) -> int:
+    def outline(self, block_bytes: int) -> Source:
+        """The file as it is."""
+        return self
+
+    def block_memory(self, block_bytes: int, transpose: bool = False) -> int:
         """Bytes of blocks that have to be converted."""
         return 2 * block_bytes if self.columnwise or self.contents.dtype != self.dtype else 0
 

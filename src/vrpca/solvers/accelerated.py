@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from vrpca.data.first_pass import FirstPass, MomentSum, Pair, SampleProductSum
-from vrpca.data.stream import Basis, StreamSum
+from vrpca.data.stream import ROWS_PER_VECTOR, Basis, StreamSum
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
 from vrpca.memory import DOUBLE, PANEL, Size, padded_to, small_matrices
@@ -102,7 +102,8 @@ class Streamed(FewPasses):
     def memory(self, size: Size) -> dict[str, float]:
         """As for all searches, and while the basis is streamed: the vectors, their products, and small matrices."""
         m = min(self.basis, size.d)
-        streamed = STREAM_BLOCKS * m * size.vector + size.product(m) + small_matrices(m)
+        rows = min(ROWS_PER_VECTOR * m, size.n) * size.row_bytes
+        streamed = STREAM_BLOCKS * m * size.vector + size.product(m) + small_matrices(m) + 2 * rows
         return super().memory(size) | {f"a streamed basis of {m} vectors of length {size.d}": streamed}
 
     def _shrink(self) -> None:
@@ -157,14 +158,16 @@ class FromSample(Accelerated, Krylov):
     @property
     def found_vectors(self) -> int:
         """The sampled block and its product, each with a guest."""
-        return 2 * (self.start_width + 1)
+        return 2 * (self.start_width + self.width + 1)
 
     def memory(self, size: Size) -> dict[str, float]:
         """As for all searches, and for the sample: its rows, the vectors that it is solved with, and their product."""
-        rows, columns, v = self._sample_size(size.n, size.d), min(self.start_width, size.d) + 1, size.vector
+        rows, v = self._sample_size(size.n, size.d), size.vector
+        columns = min(self.start_width + (self.width if size.guessed else 0), size.d) + 1
         if not rows:
             return super().memory(size)
         solved = (2 * self.products + STATES + 3) * columns * v + size.product(columns)
+        solved += small_matrices(self.products * columns) + size.joined(columns)
         summed = columns * (2 * v + SUMMED_BLOCKS * DOUBLE * size.d) + size.product(columns)
         return super().memory(size) | {
             f"a sample of {rows} rows": size.sample(rows) + solved,

@@ -57,11 +57,14 @@ class Krylov(Solver[KrylovState]):
         """The search space, the pairs of the last state and the new one, and what a product or a witness needs."""
         v, capacity = size.vector, min(max(self.capacity, 3 * (self.width + 1)), size.d)
         block, watched = min(self.block + 1, size.d), min(self.watched, size.d)
-        columns, first = padded_to(block + 1, PANEL), min(max(self.first_columns, block), capacity)
+        guessed = self.width if size.guessed else 0
+        columns, first = padded_to(block + 1, PANEL), min(max(self.first_columns, block) + guessed, capacity)
         kept = self.found_vectors + 2 * capacity + STATES * watched + 2 * columns + self.heard
         busy = max(columns * v + size.product(columns), (self.heard + STATES * self.width) * v, STATES * block * v)
         wide = padded_to(first + 1, PANEL)
-        begun = (self.found_vectors + 3 * first + 3 * wide) * v + size.product(wide)
+        begun = (self.found_vectors + 3 * first + guessed) * v + max(
+            3 * wide * v + size.product(wide), size.joined(first)
+        )
         return {
             f"a search space of {capacity} vectors of length {size.d}": kept * v + busy + small_matrices(capacity),
             f"the product of a first block of {first} vectors of length {size.d}": begun + small_matrices(first),

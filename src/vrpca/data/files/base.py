@@ -143,12 +143,19 @@ class FileSource(Source):
     def within(self, block_bytes: int) -> Self:
         """The same files with blocks of no more than this number of bytes, as far as the format can."""
         other = copy.copy(self)
-        other.block_bytes = block_bytes
+        other.block_bytes, other.slots = min(block_bytes, self.block_bytes), Slots()
         return other
 
-    def block_memory(self, block_bytes: int) -> int:
-        """Bytes of the blocks: one that is worked on, one that is read."""
-        return BUFFERS * int(self.rows_of_blocks(block_bytes) * self.bytes_per_row)
+    def block_memory(self, block_bytes: int, transpose: bool = False) -> int:
+        """Bytes that reading takes on the sides that are walked. Both keep their buffers."""
+        file = self.within(block_bytes)
+        own = 0 if file.by_columns else file.reading_memory()
+        flipped = file.transposed() if transpose or file.by_columns else None
+        return own + (flipped.reading_memory() if isinstance(flipped, FileSource) else 0)
+
+    def reading_memory(self) -> int:
+        """Bytes of the blocks of a pass, one that is worked on and one that is read, and of their making."""
+        return BUFFERS * int(self.rows_of_blocks(self.block_bytes) * self.bytes_per_row)
 
     def watching(self, paths: Sequence[Path]) -> Self:
         """Watch further files, too; messages name them first."""
@@ -236,7 +243,15 @@ class DenseFile(FileSource):
 
     def rows_of_blocks(self, block_bytes: int) -> int:
         """Rows of a block."""
-        return min(self.shape[0], self._rows(block_bytes))
+        return min(self.shape[0], self._rows(min(block_bytes, self.block_bytes)))
+
+    def reading_memory(self) -> int:
+        """Bytes of the buffers, and what it takes to fill one."""
+        return super().reading_memory() + self.part_memory(self.rows_of_blocks(self.block_bytes), self.shape[1])
+
+    def part_memory(self, rows: int, columns: int) -> int:
+        """Bytes that `read` takes besides `out`, for a part of this size."""
+        return 0
 
     def read_block(self, rows: slice, slot: int) -> Array:
         """Read consecutive rows into a buffer that is kept."""
@@ -288,9 +303,10 @@ class TransposedFile(DenseFile):
         other.file = self.file.within(block_bytes)
         return other
 
-    def block_memory(self, block_bytes: int) -> int:
-        """Bytes of the blocks, and of a piece of the file before it is transposed."""
-        return super().block_memory(block_bytes) + max(block_bytes, self.file.block_memory(block_bytes) // BUFFERS)
+    def part_memory(self, rows: int, columns: int) -> int:
+        """Bytes of a piece of the file before it is transposed."""
+        step = min(self._step(rows), columns)
+        return step * rows * self.dtype.itemsize + self.file.part_memory(step, rows)
 
     @property
     def by_columns(self) -> bool:
@@ -304,13 +320,17 @@ class TransposedFile(DenseFile):
 
     def read(self, rows: slice, columns: slice, out: Array) -> None:
         """Read the columns of the file, a few of its rows at a time."""
-        step = max(1, self.block_bytes // max(1, out.shape[0] * self.dtype.itemsize * 4))
-        step = max(self.unit_columns, step // self.unit_columns * self.unit_columns)
+        step = self._step(out.shape[0])
         for start in range(columns.start, columns.stop, step):
             part = slice(start, min(start + step, columns.stop))
             piece = np.empty((part.stop - part.start, out.shape[0]), self.dtype)
             self.file.read(part, rows, piece)
             out[:, part.start - columns.start : part.stop - columns.start] = piece.T
+
+    def _step(self, rows: int) -> int:
+        """Rows of the file that are read at a time, for this number of its columns."""
+        step = max(1, self.block_bytes // max(1, rows * self.dtype.itemsize * 4))
+        return max(self.unit_columns, step // self.unit_columns * self.unit_columns)
 
     def transposed(self) -> Source:
         """The matrix in the files."""
@@ -354,10 +374,15 @@ class SparseFile(FileSource):
             starts.append(min(max(stop, starts[-1] + 1), n))
         return np.array(starts)
 
-    def block_memory(self, block_bytes: int) -> int:
+    def reading_memory(self) -> int:
         """Bytes of the blocks, and of their making; a block has at least the longest row."""
         longest = int(np.diff(self.indptr).max()) * (self.dtype.itemsize + INDEX_BYTES)
-        return SPARSE_COPIES * BUFFERS * min(max(block_bytes, longest), int(self.shape[0] * self.bytes_per_row) + 1)
+        block = min(max(self.block_bytes, longest), int(self.shape[0] * self.bytes_per_row) + 1)
+        return SPARSE_COPIES * BUFFERS * block + self.entry_memory()
+
+    def entry_memory(self) -> int:
+        """Bytes that `read_entries` takes besides what it returns."""
+        return 0
 
     def read_block(self, rows: slice, slot: int) -> Any:
         """Read consecutive rows as a CSR matrix whose parts are checked."""
@@ -399,9 +424,9 @@ class TransposedSparseFile(FileSource):
         other.file = self.file.within(block_bytes)
         return other
 
-    def block_memory(self, block_bytes: int) -> int:
+    def reading_memory(self) -> int:
         """Bytes of the blocks and of their making, from blocks of the file."""
-        return self.file.block_memory(block_bytes) + SPARSE_COPIES * super().block_memory(block_bytes)
+        return self.file.reading_memory() + SPARSE_COPIES * super().reading_memory()
 
     @property
     def entries(self) -> int:
