@@ -123,6 +123,8 @@ def cases(folder: Path, gigabytes: float) -> list[dict[str, Any]]:
             "make": sparse,
             "args": (gigabytes, 1_000_000, False),
         },
+        {"name": "parquet", "kind": "path", "make": parquet, "args": (gigabytes, 200)},
+        {"name": "hdf5", "kind": "path", "make": hdf5, "args": (gigabytes, 1000)},
         {"name": "npz", "kind": "path", "make": sparse, "args": (min(gigabytes, 0.3), 20_000, True)},
     ]
 
@@ -140,6 +142,33 @@ def dense(folder: Path, gigabytes: float, d: int, order: str, dtype: Any = np.fl
     return str(path)
 
 
+def parquet(folder: Path, gigabytes: float, d: int) -> str:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path, rng, rows = folder / "X.parquet", np.random.default_rng(0), 100_000
+    if not path.exists():
+        names = [f"x{j}" for j in range(d)]
+        with pq.ParquetWriter(path, pa.schema([(name, pa.float32()) for name in names])) as file:
+            for _ in range(max(1, int(gigabytes * 1e9 / 4 / d / rows))):
+                part = rng.standard_normal((d, rows), dtype=np.float32)
+                file.write_table(pa.table(dict(zip(names, part, strict=True))), row_group_size=rows)
+    return str(path)
+
+
+def hdf5(folder: Path, gigabytes: float, d: int) -> str:
+    import h5py
+
+    path, rng, rows = folder / "X.h5", np.random.default_rng(0), 10_000
+    if not path.exists():
+        n = max(1, int(gigabytes * 1e9 / 4 / d / rows)) * rows
+        with h5py.File(path, "w") as file:
+            X = file.create_dataset("X", (n, d), np.float32, chunks=(1000, d), compression="lzf")
+            for start in range(0, n, rows):
+                X[start : start + rows] = rng.standard_normal((rows, d), dtype=np.float32)
+    return str(path)
+
+
 def sparse(folder: Path, gigabytes: float, d: int, archive: bool) -> str:
     entries, per_row, rng = int(gigabytes * 1e9 / 8), 100, np.random.default_rng(0)
     n = entries // per_row
@@ -149,7 +178,7 @@ def sparse(folder: Path, gigabytes: float, d: int, archive: bool) -> str:
         values = rng.random(indices.size, dtype=np.float32)
         X = sp.csr_array((values, indices.ravel(), np.arange(n + 1, dtype=np.int64) * per_row), shape=(n, d))
         if archive:
-            sp.save_npz(path.with_suffix(".npz"), X, compressed=False)
+            sp.save_npz(path.with_suffix(".npz"), X)
         else:
             path.mkdir()
             for name, part in (("data", X.data), ("indices", X.indices), ("indptr", X.indptr), ("shape", X.shape)):
