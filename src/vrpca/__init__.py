@@ -7,6 +7,7 @@ from vrpca.decomposition import Decomposition, pca, svd
 from vrpca.errors import DataError, Interrupted, OptionError
 from vrpca.estimators import PCA, TruncatedSVD
 from vrpca.history import Record, Status
+from vrpca.info import Info, info
 from vrpca.model_io import load, save
 from vrpca.options import Theory
 
@@ -17,6 +18,7 @@ __all__ = [
     "Certificate",
     "DataError",
     "Decomposition",
+    "Info",
     "Interrupted",
     "OptionError",
     "Record",
@@ -24,6 +26,7 @@ __all__ = [
     "Status",
     "Theory",
     "TruncatedSVD",
+    "info",
     "load",
     "open_data",
     "pca",

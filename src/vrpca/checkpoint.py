@@ -39,7 +39,7 @@ from vrpca.solvers.krylov import KrylovState
 from vrpca.solvers.lanczos import Lanczos
 from vrpca.solvers.outside import Probe
 from vrpca.solvers.search_space import SearchSpace
-from vrpca.solvers.snapshot import LightSnapshot, Snapshot
+from vrpca.solvers.snapshot import BareSnapshot, LightSnapshot, Snapshot
 from vrpca.solvers.steps import Step
 from vrpca.solvers.witness import Witness
 from vrpca.typing import Array, Rng
@@ -92,7 +92,7 @@ CLASSES: dict[str, type] = {
     for kind in (
         *(Progress, Part, Mark, Outcome, Searched, Standing, Record, Status, Certificate),
         *(FirstPass, Moments, Pair, Matrix, Basis),
-        *(Answer, LightSnapshot, Snapshot, KrylovState, NarrowState),
+        *(Answer, LightSnapshot, BareSnapshot, Snapshot, KrylovState, NarrowState),
         *(Step, Probe, Witness, SearchSpace, Lanczos),
     )
 }

@@ -22,6 +22,7 @@ from vrpca.data.view import Problem, View, column_scale
 from vrpca.errors import DataError, Interrupted, OptionError
 from vrpca.history import Record, Status
 from vrpca.linalg import column_norms, numerical_rank, triplets
+from vrpca.memory import Demand
 from vrpca.options import (
     Options,
     SolveOptions,
@@ -35,7 +36,7 @@ from vrpca.options import (
     shown,
 )
 from vrpca.outcome import Outcome
-from vrpca.plan import Plan, block_width, make_plan
+from vrpca.plan import Plan, block_width, for_source, make_plan
 from vrpca.run import Budget, Job, objective, run
 from vrpca.threads import blas_threads, n_threads
 from vrpca.typing import Rng
@@ -233,18 +234,18 @@ def _decompose(request: _Request, given: SolveOptions) -> Decomposition:
 def _prepare(request: _Request, options: Options) -> tuple[Job, np.ndarray | None, _Columns]:
     """Check everything, make the plan and the first pass, and set up the view and the start."""
     check_options(center=request.center, scale=request.scale, compute_u=request.compute_u)
-    began, source = time.perf_counter(), as_source(request.X)
-    if options.cost == "auto":
-        options = replace(options, cost="passes" if source.slow_to_read else "time")
+    began, source = time.perf_counter(), as_source(request.X, options.memory_limit is not None)
+    options = for_source(options, source)
     asked = min(source.shape) if request.k is None else request.k
     fraction = float(asked) if check_k(asked, source.shape) else None
     k = int(asked) if fraction is None else 1
     start = check_start(request.start, source.shape[1], source.dtype)
     weights = check_weights(request.sample_weight, source.shape[0])
     source, columns = _without_empty_columns(source, options, k)
+    plan = make_plan(options, source, asked, fraction is not None, demand(request, options))
+    source = source if options.memory_limit is None else source.within(plan.block_bytes)
     problem = Problem(source, weights, request.center, request.scale, n_threads(options.n_threads))
     rng = as_generator(options.random_state)
-    plan = make_plan(options, source, k, fraction is not None)
     checkpoint = _checkpoint(request, options, problem, rng, began)
     start = start if start is None or columns.kept is None else start[:, columns.kept]
     first_pass = checkpoint.first_pass or _first_pass(problem, plan, rng, start, fraction is None)
@@ -282,6 +283,19 @@ def _first_pass(problem: Problem, plan: Plan, rng: Rng, start: np.ndarray | None
     first_pass = problem.first_pass(wanted)
     problem.check_variation(first_pass.moments)
     return first_pass
+
+
+def demand(request: _Request, options: Options) -> Demand:
+    """What decides how much memory a fit takes, besides the data and the solver."""
+    return Demand(
+        weighted=request.sample_weight is not None,
+        center=request.center,
+        norms=options.needs_norms,
+        left=request.compute_u or request.k is None,
+        proof=options.certificate == "probabilistic",
+        guessed=request.start is not None,
+        n_threads=n_threads(options.n_threads),
+    )
 
 
 def _assemble(request: _Request, job: Job, outcome: Outcome, columns: _Columns) -> Decomposition:

@@ -71,6 +71,10 @@ _PARAMETERS = """solver : str, default="auto"
         Probability that a probabilistic certificate is wrong.
     n_threads : int, optional
         Threads of the products; all cores by default.
+    memory_limit : int or str, optional
+        Memory that a fit may take, in bytes or as ``"2GB"``, ``"500 MB"``, ``"1GiB"``. Files are read block by block
+        then, and solvers keep fewer vectors where that is necessary; a limit that is too small is refused before the
+        data are read, with the smallest one that would do. Data that are in memory already do not count.
     random_state : int, RandomState, Generator or None, default=None
         Seed: the same number gives the same bits on the same machine with the same number of threads.
     warm_start : bool, default=False
@@ -140,6 +144,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
     certificate: str = "estimated"
     failure_probability: float = 1e-6
     n_threads: int | None = None
+    memory_limit: int | str | None = None
     random_state: Any = None
     warm_start: bool = False
     checkpoint: str | os.PathLike[str] | None = None
@@ -164,8 +169,8 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         -------
         self
         """
-        check_options(warm_start=self.warm_start, whiten=self.whiten)
-        source = as_source(X)
+        check_options(warm_start=self.warm_start, whiten=self.whiten, memory_limit=self.memory_limit)
+        source = as_source(X, self.memory_limit is not None)
         before = {name: value for name, value in self.__dict__.items() if name in COLUMNS}
         try:
             note_columns(self, X, source)
@@ -229,7 +234,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
     def _transform(self, X: Any, out: np.ndarray | None = None) -> np.ndarray:
         """The scores, in `out` if given."""
         check_is_fitted(self)
-        source = as_source(X)
+        source = as_source(X, self.memory_limit is not None)
         check_columns(self, X, source)
         projected = scores(source, self.components_, self.mean_, self.scale_, out)
         if self.whiten:

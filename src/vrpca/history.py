@@ -13,6 +13,7 @@ class Status(enum.Enum):
     CONVERGED = "The certificate is below tol."
     PASSES = "max_passes was reached first: allow more passes, loosen tol, or try another solver."
     SECONDS = "max_seconds was reached first: allow more time, loosen tol, or try another solver."
+    MEMORY = "memory_limit leaves no room for as many components as the fraction needs: raise it, or ask for less."
     EPOCHS = (
         "The solver took all the steps that it had planned. If the bound is at the rounding level of float32, pass "
         "float64 data; else loosen tol or try another solver."

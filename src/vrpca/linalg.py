@@ -144,7 +144,8 @@ def numerical_rank(P: Array) -> int:
 
 def column_norms(P: Array) -> Array:
     """Lengths of the columns."""
-    return np.sqrt(np.diag(cross(np.ascontiguousarray(P), np.ascontiguousarray(P))))
+    P = np.ascontiguousarray(P)
+    return np.sqrt(np.diag(cross(P, P)))
 
 
 def _present(norms: Array, P: Array) -> Array:

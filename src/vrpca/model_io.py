@@ -16,7 +16,7 @@ import numpy as np
 from vrpca.certificate import Certificate
 from vrpca.data.files.archive import Archive
 from vrpca.data.files.paths import as_path, damage_reported, open_file, written_whole
-from vrpca.errors import DataError
+from vrpca.errors import DataError, OptionError
 from vrpca.estimators import PCA, TruncatedSVD
 from vrpca.history import Record, Status
 from vrpca.options import SOLVERS, Options, Theory, check_k, check_options, is_integer, is_real, names, shown
@@ -25,7 +25,7 @@ T = TypeVar("T")
 Model = PCA | TruncatedSVD
 Arrays = dict[str, Any]  # of numpy.ndarray
 
-FORMAT = 3  # to be raised when a name in this file, or a parameter of a model, is added or dropped
+FORMAT = 4  # to be raised when a name in this file, or a parameter of a model, is added or dropped
 MODELS: dict[str, type] = {"PCA": PCA, "TruncatedSVD": TruncatedSVD}
 # What the JSON holds. "arrays" has the names of all arrays of the file, so that none can be lost unnoticed.
 METADATA = ("format", "vrpca", "model", "arrays", "parameters", "attributes", "status", "certificate", "history")
@@ -259,10 +259,13 @@ def _parameters(kind: str, given: Any) -> dict[str, Any]:
     """The parameters of a model, checked."""
     _check_names(given, MODELS[kind]().get_params(deep=False))
     parameters = given | {"theory": None if given["theory"] is None else _made(Theory, given["theory"])}
-    check_options(**parameters)
-    Options(**{name: parameters[name] for name in names()})
     k = parameters["n_components"]
-    check_k(k, (sys.maxsize, sys.maxsize))
+    try:
+        check_options(**parameters)
+        Options(**{name: parameters[name] for name in names()})
+        check_k(k, (sys.maxsize, sys.maxsize))
+    except OptionError as error:  # it is the file's fault, not that of a caller
+        raise ValueError(str(error)) from error
     if kind != "PCA" and not is_integer(k):
         raise ValueError(f"n_components cannot be {k} for a {kind}")
     return parameters

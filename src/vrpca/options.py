@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 
 from vrpca.errors import OptionError
 from vrpca.history import Record
+from vrpca.memory import as_bytes
 
 SOLVERS = ("vr", "oja", "power", "hybrid", "krylov", "accelerated", "gram")  # vrpca.solvers has their classes
 STEP_RULES = ("auto", "paper", "theory")
@@ -73,6 +74,11 @@ RULES: dict[str, Rule] = {
         is_integer,
         lambda value: 1 <= value <= MOST_THREADS,
         f"be an integer, at least 1 and at most {MOST_THREADS}",
+    ),
+    "memory_limit": (
+        lambda value: isinstance(value, str) or is_integer(value),
+        lambda value: as_bytes(value) is not None,
+        "be a number of bytes, such as 2000000000, '2GB', '500 MB' or '1GiB', or None",
     ),
     "random_state": (is_random, _anything, "be a seed (an integer, at least 0), a RandomState, a Generator or None"),
     "checkpoint": (lambda value: isinstance(value, str | os.PathLike), _anything, "be the path of a file, or None"),
@@ -174,6 +180,7 @@ class SolveOptions(TypedDict, total=False):
     certificate: str
     failure_probability: float
     n_threads: int | None
+    memory_limit: int | str | None
     random_state: int | np.random.RandomState | np.random.Generator | None
     checkpoint: str | os.PathLike[str] | None
     callback: Callable[[Record], Any] | None
@@ -201,6 +208,7 @@ class Options:
     certificate: str = "estimated"
     failure_probability: float = 1e-6
     n_threads: int | None = None
+    memory_limit: int | str | None = None
     random_state: int | np.random.RandomState | np.random.Generator | None = None
     checkpoint: str | os.PathLike[str] | None = None
     callback: Callable[[Record], Any] | None = None
@@ -242,6 +250,11 @@ class Options:
             raise OptionError(
                 "step='theory' is Theorem 1, which is about one component: use n_components=1, without oversample."
             )
+
+    @property
+    def memory(self) -> int | None:
+        """The memory limit in bytes."""
+        return None if self.memory_limit is None else as_bytes(self.memory_limit)
 
     @property
     def needs_norms(self) -> bool:

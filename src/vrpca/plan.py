@@ -7,25 +7,34 @@ measured once, on two cores with AVX2 (float32).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from vrpca.data.memory import physical_memory
 from vrpca.data.source import Source
 from vrpca.errors import OptionError
 from vrpca.history import Record
-from vrpca.options import Options
+from vrpca.memory import BLOCK_SIZES, Demand, Need, in_words
+from vrpca.options import Options, shown
 from vrpca.solvers import SOLVERS, VARIANTS
 from vrpca.solvers.accelerated import KEPT
 from vrpca.solvers.base import Solver, whole_registers
 from vrpca.solvers.gram import Gram
+from vrpca.solvers.outside import MOST
 
 FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
 SMALL_SIDE = 2000  # an A of this size is decomposed whole when a fraction is asked for: LAPACK takes about a second
 SMALL = 256  # A of this size costs next to nothing: milliseconds
 WIDEST = 6000  # the largest A that is worth its memory: 288 MB
 NOT_GRAM = "as the data are stored, summing up A would read them many times"
+
+# What `auto` takes where memory is limited, if its first choice does not fit.
+INSTEAD = {"gram": ("accelerated", "krylov"), "accelerated": ("gram", "krylov")}
+PROOF_PRODUCTS = (MOST, 20, 10, 5)  # products of a random search: fewer of them where memory is limited prove less
+
+STREAMED_PASSES = 4.0  # of `accelerated` with cost="passes", to 1e-10: 3 to 6 (docs/solvers.md)
 
 BYTES = 8e9  # read per second
 PRODUCT = 1.1e11  # flops per second of products of dense rows with a block
@@ -64,26 +73,169 @@ class Plan:
     transpose: bool
     task: Task
     solver: Solver
+    room: Room
+    need: Need  # the memory that a fit takes by this plan
+    least: Need  # the least that it takes with this solver
+    block_bytes: int  # of a block of a file
+    proof_products: int  # the most of a random search
 
     def may_switch(self, options: Options) -> bool:
         """Whether `auto` may still change to `gram` while `accelerated` runs."""
         chosen = options.solver == "auto" and self.name == "accelerated"
-        return chosen and self.task.gram and self.task.cost == "time" and self.task.d <= WIDEST
+        return chosen and self.task.gram and self.task.cost == "time" and self.task.d <= WIDEST and self.room.has_gram
+
+    def room_for(self, options: Options, k: int) -> bool:
+        """Whether the memory limit allows for k components."""
+        return next(_fits(self, options, k), None) is not None
 
 
-def make_plan(options: Options, source: Source, k: int | float, fraction: bool) -> Plan:
-    """The plan for k components, or for a fraction of the variance."""
-    task = _task(options, source, k, fraction)
+@dataclass(frozen=True)
+class Room:
+    """What memory there is for a fit, and what it is for."""
+
+    source: Source
+    demand: Demand
+    limit: float  # bytes
+    has_gram: bool = True  # whether `gram` would fit
+    reading: dict[tuple[int, bool], int] = field(default_factory=dict)  # by size of blocks and side: bytes, once known
+
+    def need(self, solver: Solver, transpose: bool, block_bytes: int, products: int) -> Need:
+        """The memory that a fit takes."""
+        key = block_bytes, transpose
+        if key not in self.reading:
+            self.reading[key] = self.source.block_memory(*key)
+        return self.demand.need(solver, self.source, transpose, block_bytes, products, self.reading[key])
+
+    def block_sizes(self, name: str, limited: bool) -> Sequence[int]:
+        """Sizes of blocks with which a solver can walk the data. Without a limit, they stay as they are."""
+        if not limited:
+            return BLOCK_SIZES[:1]
+        sizes = [size for size in BLOCK_SIZES if name != "gram" or Gram.suits(self.source.outline(size))]
+        return sizes or BLOCK_SIZES[:1]
+
+    def transposes(self, name: str, sizes: Sequence[int], limited: bool) -> bool:
+        """Whether a solver works on the transposed matrix.
+
+        A side that takes many readings with large blocks does so with small ones, so the smallest decide.
+        """
+        return SOLVERS[name].transposes(self.source.outline(sizes[-1]) if limited else self.source)
+
+    def choices(self, solver: Solver, transpose: bool, sizes: Sequence[int]) -> Iterator[tuple[Solver, int, int]]:
+        """Solvers, sizes of blocks and products of a proof that fit: those that take most of the room first."""
+        less: Solver | None = solver
+        while less is not None:
+            for block_bytes in sizes:
+                for products in PROOF_PRODUCTS:
+                    if self.need(less, transpose, block_bytes, products).bytes <= self.limit:
+                        yield less, block_bytes, products
+            less = less.smaller()
+
+
+def smallest(solver: Solver) -> Solver:
+    """The solver with as few vectors as it can do with."""
+    while (less := solver.smaller()) is not None:
+        solver = less
+    return solver
+
+
+def make_plan(options: Options, source: Source, k: int | float, fraction: bool, demand: Demand | None = None) -> Plan:
+    """The plan for k components, or for a fraction of the variance.
+
+    It keeps to the memory limit, or raises an error that names the smallest limit that would do. Without a limit, it
+    keeps to half of the machine's memory if it can.
+    """
+    limit = options.memory
+    room = Room(source, demand or Demand(), physical_memory() / 2 if limit is None else limit)
+    if limit is not None and source.unlimited is not None:
+        raise OptionError(f"memory_limit cannot be kept: {source.unlimited}, or leave out memory_limit.")
+    plan = _plan_within(options, room, k, fraction)
+    if limit is not None and plan.need.bytes > limit:
+        raise _too_small(options, plan)
+    return plan
+
+
+def for_source(options: Options, source: Source) -> Options:
+    """The options with what is to be saved: passes where reading is slow, time elsewhere, unless the user says."""
+    if options.cost != "auto":
+        return options
+    return replace(options, cost="passes" if source.slow_to_read else "time")
+
+
+def smallest_limit(options: Options, source: Source, k: int | float, fraction: bool, demand: Demand) -> int:
+    """The smallest memory limit that `make_plan` would accept."""
+    return _plan_within(options, Room(source, demand, 0), k, fraction).least.bytes
+
+
+def _plan_within(options: Options, room: Room, k: int | float, fraction: bool) -> Plan:
+    """The plan that suits best of those that fit; where none fits, the one that needs least."""
+    task = _task(options, room.source, k, fraction)
     name, reason = _chosen(options, task)
     if name == "gram" and not task.gram:
         raise OptionError(
             f"solver='gram' cannot be used: {NOT_GRAM}. Use solver='auto', or store the data by "
-            f"{'columns' if source.by_rows else 'rows'}."
+            f"{'columns' if room.source.by_rows else 'rows'}."
         )
-    transpose = SOLVERS[name].transposes(source)
-    d = source.shape[0 if transpose else 1]
-    solver = solver_for(options, name, 1 if fraction else int(k), source.entries, d)
-    return Plan(name, reason, transpose, task, solver)
+    plan = _planned(options, room, name, reason, task, k, fraction)
+    instead = f"{name!r} would take at least {in_words(plan.least.bytes)} of memory"
+    for other in INSTEAD.get(name, ()) if options.solver == "auto" else ():
+        if plan.need.bytes > room.limit and (other != "gram" or task.gram):
+            plan = min(plan, _planned(options, room, other, instead, task, k, fraction), key=_least)
+    return plan
+
+
+def _least(plan: Plan) -> int:
+    return plan.least.bytes
+
+
+def _planned(options: Options, room: Room, name: str, reason: str, task: Task, k: int | float, fraction: bool) -> Plan:
+    """The plan with a solver, as large as fits; as small as possible where nothing fits."""
+    source, most = room.source, min(room.source.shape)
+    count = (most if name == "gram" else min(FIRST_GUESS, most)) if fraction else int(k)
+    again = fraction or room.demand.proof  # a run may start from what another one has found
+    room = replace(room, demand=replace(room.demand, k=count, guessed=room.demand.guessed or again))
+    limited = options.memory_limit is not None
+    sizes = room.block_sizes(name, limited)
+    transpose = room.transposes(name, sizes, limited)
+    solver = _solver(options, room, name, transpose, count)
+    least = (smallest(solver), sizes[-1], PROOF_PRODUCTS[-1])
+    fits = next(room.choices(solver, transpose, sizes), least)
+    need, at_least = (room.need(one, transpose, *sizes) for one, *sizes in (fits, least))
+    if name == "accelerated":
+        side = SOLVERS["gram"].transposes(source)
+        gram = room.need(_solver(options, room, "gram", side, count), side, *fits[1:])
+        suits = not limited or fits[1] in room.block_sizes("gram", limited)
+        room = replace(room, has_gram=suits and gram.bytes <= room.limit)
+    worker = _solver(options, room, name, transpose, 1) if fraction else fits[0]
+    return Plan(name, reason, transpose, task, worker, room, need, at_least, *fits[1:])
+
+
+def _solver(options: Options, room: Room, name: str, transpose: bool, k: int) -> Solver:
+    """The solver of this name, as it is where there is room enough."""
+    solver = solver_for(options, name, k, room.source.entries, room.source.shape[0 if transpose else 1])
+    solver.projects = options.memory_limit is None or room.demand.left or transpose
+    return solver
+
+
+def fitting(plan: Plan, options: Options, k: int) -> Solver:
+    """The solver of a plan for another number of components, as large as fits."""
+    return next(_fits(plan, options, k), _solver(options, plan.room, plan.name, plan.transpose, k))
+
+
+def _fits(plan: Plan, options: Options, k: int) -> Iterator[Solver]:
+    """The solver of a plan for k components, and smaller ones, that fit with blocks of the planned size."""
+    room = replace(plan.room, demand=replace(plan.room.demand, k=k))
+    solver = _solver(options, room, plan.name, plan.transpose, k)
+    return (less for less, _, _ in room.choices(solver, plan.transpose, [plan.block_bytes]))
+
+
+def _too_small(options: Options, plan: Plan) -> OptionError:
+    """The error for a limit with which no plan is possible."""
+    need = plan.need
+    return OptionError(
+        f"memory_limit={shown(options.memory_limit)} is too small: {plan.name!r} takes at least "
+        f"{in_words(need.bytes)}, most of it for {need.what}. Pass memory_limit={need.bytes} or more, or ask "
+        "for fewer components."
+    )
 
 
 def block_width(options: Options, name: str, k: int) -> int:
@@ -157,9 +309,22 @@ def pass_seconds(task: Task) -> float:
 
 def accelerated_seconds(task: Task) -> float:
     """What the passes of `accelerated` are going to take, with the number of passes that spectra of real data need."""
+    return accelerated_passes(task) * pass_seconds(task)
+
+
+def accelerated_passes(task: Task) -> float:
+    """The passes that `accelerated` needs on spectra of real data."""
     digits = min(max(-math.log10(max(task.tol, 1e-16)), 1.0), 16.0)
-    passes = 3 + 0.8 * digits + task.k / 2.5 if task.sparse else 1.6 + 0.6 * digits + min(3.0, task.k / 15)
-    return passes * pass_seconds(task)
+    return 3 + 0.8 * digits + task.k / 2.5 if task.sparse else 1.6 + 0.6 * digits + min(3.0, task.k / 15)
+
+
+def expected_passes(plan: Plan) -> float:
+    """The passes that a fit by this plan is going to take, about; docs/solvers.md has what was measured."""
+    if plan.name == "gram":
+        return 2.0 if plan.transpose else 1.0
+    if plan.task.cost == "passes" and plan.name == "accelerated":
+        return STREAMED_PASSES
+    return accelerated_passes(plan.task)
 
 
 def too_slow(task: Task, history: Sequence[Record], last_call: float) -> bool:

@@ -22,7 +22,7 @@ from vrpca.history import Record, Status
 from vrpca.linalg import aligned_copy, aligned_zeros
 from vrpca.options import Options
 from vrpca.outcome import ENDS_EVERYTHING, Outcome, Searched, Standing
-from vrpca.plan import FIRST_GUESS, Plan, solver_for, too_slow
+from vrpca.plan import FIRST_GUESS, Plan, fitting, too_slow
 from vrpca.progress import progress_bar
 from vrpca.solvers import SOLVERS, Solver
 from vrpca.solvers.base import Answer, State
@@ -104,8 +104,11 @@ class Job:
 
     def with_components(self, k: int) -> Job:
         """The same job for k components."""
-        solver = solver_for(self.options, self.plan.name, k, self.view.source.entries, self.view.d)
-        return replace(self, k=k, solver=solver)
+        return replace(self, k=k, solver=fitting(self.plan, self.options, k))
+
+    def has_room_for(self, k: int) -> bool:
+        """Whether the memory limit allows for k components."""
+        return self.options.memory_limit is None or self.plan.room_for(self.options, k)
 
     def certificate(self, state: State) -> Certificate:
         """Bound for the leading vectors of a state: for all of them, and for as many as explain the fraction."""
@@ -402,7 +405,8 @@ def _searched(job: Job, outcome: Outcome) -> Searched:
     """Search outside the answer until its certificate is below tol, or the passes or seconds are spent."""
     state = outcome.state
     failure = job.options.failure_probability / SEARCHES  # any of the searches may fail
-    search = RandomSearch(job.view, np.ascontiguousarray(state.vectors()), state.left, failure, job.rng)
+    W, products = np.ascontiguousarray(state.vectors()), job.plan.proof_products
+    search = RandomSearch(job.view, W, state.left, failure, job.rng, products)
     last = 1 if job.projections and outcome.P is None else 0
     while not search.exhausted and job.budget.in_time and job.budget.affords(1 + last):
         search.step()
@@ -434,15 +438,16 @@ def grow_to_fraction(job: Job, fraction: float, W0: np.ndarray | None = None) ->
                 raise
             outcome, job = replace(outcome, status=Status.INTERRUPTED, gave_up=False), smaller
         explained = np.cumsum(outcome.state.theta[: job.k])
-        larger = job.with_components(min(2 * job.k, side))
         enough = explained[-1] >= fraction or job.k == side
         ended = outcome.status in ENDS_EVERYTHING and not outcome.gave_up
-        if enough or ended or not job.budget.affords(larger.passes_to_start):
+        room = job.has_room_for(min(2 * job.k, side))
+        larger = job.with_components(min(2 * job.k, side)) if room else job
+        if enough or ended or not room or not job.budget.affords(larger.passes_to_start):
             break
         smaller, job, W0 = job, larger, outcome.state.vectors()
     job = replace(job, k=job.needed(outcome.state))
     certificate = certificate_of(outcome.state, job.k, job.view)
-    status = outcome.status if enough or ended else Status.PASSES
+    status = outcome.status if enough or ended else Status.PASSES if room else Status.MEMORY
     if enough and job.good_enough(certificate) and status is not Status.INTERRUPTED:
         status = Status.CONVERGED  # the components that are needed are found, whatever the others
     return job, replace(outcome, certificate=certificate, status=status)

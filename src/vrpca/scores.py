@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from vrpca.data.memory import let_go_of_pages
 from vrpca.data.source import Source, check_finite
 from vrpca.errors import DataError
 
+WRITTEN = 16 << 20  # bytes of scores between two times that pages of a mapped file are let go: as many as a block has
 ROWS = 1024  # dense rows centred at a time: their copy stays in the cache
 SPARSE_ROWS = 1 << 18  # sparse rows at a time. Slices are copies, so there should be few; scores need not fit in memory
 
@@ -42,7 +44,7 @@ class ScoreRows:
     def __init__(self, axes: np.ndarray, mean: np.ndarray | None, out: np.ndarray):
         self.axes, self.mean = axes, mean
         self.out = out  # zeros
-        self.rows_seen = 0
+        self.rows_seen = self.written = 0
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
@@ -55,6 +57,10 @@ class ScoreRows:
                     "Input X contains NaN or infinity; it must hold finite numbers only. Impute or drop such rows."
                 )
             self.out[start + lo : start + lo + len(part)] = part
+            self.written += part.nbytes
+            if self.written > WRITTEN:  # if the scores lie in a mapped file, its pages need not stay in memory
+                let_go_of_pages(self.out)
+                self.written = 0
 
     def _projected(self, X: Any) -> np.ndarray:
         if self.mean is None:

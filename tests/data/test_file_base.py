@@ -22,7 +22,7 @@ class Rows(DenseFile):
     def __init__(self, X, paths=(), block_rows=7):
         super().__init__(paths, X.shape, X.dtype)
         self.X, self.into, self.error_at = X, [], None
-        self.within(block_rows * X.shape[1] * X.itemsize)
+        self.block_bytes = block_rows * X.shape[1] * X.itemsize
 
     def read(self, rows, columns, out):
         if self.error_at is not None and rows.stop > self.error_at[0]:
@@ -37,7 +37,7 @@ class Entries(SparseFile):
     def __init__(self, X, block_entries=40, kind=np.int32):
         super().__init__([], X.shape, X.dtype, X.indptr)
         self.X, self.kind = X, kind
-        self.within(block_entries * (X.dtype.itemsize + 4))
+        self.block_bytes = block_entries * (X.dtype.itemsize + 4)
 
     def read_entries(self, start, stop):
         return self.X.indices[start:stop].astype(self.kind), self.X.data[start:stop]

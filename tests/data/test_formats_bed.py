@@ -61,8 +61,7 @@ def test_the_answer_is_that_of_the_array(tmp_path, rng, shape):
     X = imputed(G)[0].astype(np.float32)
     path = write(tmp_path / "a.bed", G)
     for bytes_, by_columns in ((1 << 20, False), (1 << 12, True)):
-        source = as_source(path)
-        source.within(bytes_)
+        source = as_source(path).within(bytes_)
         assert source.by_columns == by_columns
         assert_same_answer(source, X)
         assert_same_answer(source, X, scale=True)

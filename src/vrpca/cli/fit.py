@@ -17,6 +17,7 @@ from vrpca.cli.shared import (
     TERMINATED,
     Data,
     Json,
+    Memory,
     Quiet,
     Threads,
     check_outputs,
@@ -53,6 +54,7 @@ def fit(
     scale: Annotated[bool, typer.Option("--scale", help="Divide by the columns' standard deviations.")] = False,
     max_passes: Annotated[float, typer.Option(help="Passes over the data that may be spent.")] = 100,
     threads: Threads = None,
+    memory: Memory = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
     warm_start: WarmStart = None,
     checkpoint: Checkpoint = None,
@@ -66,7 +68,7 @@ def fit(
     _check_files(data, warm_start, checkpoint, out, plot)
     _check_checkpoint(checkpoint, resume)
     model = vrpca.PCA(
-        _components(k),
+        components(k),
         tol=tol,
         angle_tol=angle_tol,
         solver=solver,
@@ -76,11 +78,12 @@ def fit(
         scale=scale,
         max_passes=max_passes,
         n_threads=threads,
+        memory_limit=memory,
         random_state=seed,
         checkpoint=checkpoint,
         verbose=not quiet,
     )
-    X = open_input(data, quiet)
+    X = open_input(data, quiet, limited=memory is not None)
     if warm_start is not None:
         _start_from(model, warm_start, X)
     began = time.perf_counter()
@@ -131,7 +134,7 @@ def _start_from(model: vrpca.PCA, path: Path, X: Any) -> None:
     model.set_params(warm_start=True).components_ = start.components_
 
 
-def _components(k: str) -> int | float:
+def components(k: str) -> int | float:
     """-k as a number. `PCA` checks later whether the number suits the data."""
     for kind in (int, float):
         try:

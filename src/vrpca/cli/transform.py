@@ -26,7 +26,8 @@ def transform(
     if out.suffix != ".npy":
         raise OptionError(f"--out {out} must end in .npy: the scores are written as a NumPy array.")
     check_target(out)
-    fitted, source = vrpca.load(model), as_source(open_input(data, quiet))
+    fitted = vrpca.load(model)
+    source = as_source(open_input(data, quiet, limited=fitted.memory_limit is not None))
     if source.shape[1] != fitted.n_features_in_:
         raise DataError(f"The data have {source.shape[1]} columns, but the model is for {fitted.n_features_in_}.")
     shape, dtype = (source.shape[0], fitted.n_components_), np.result_type(source.dtype, fitted.components_.dtype)

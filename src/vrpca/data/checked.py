@@ -75,7 +75,16 @@ class CheckedSource(Source):
     def __init__(self, source: Source, original: CheckedSource | None = None):
         self.source, self.name = source, type(source).__name__
         self.shape, self.dtype = self._checked_shape(), self._checked_dtype()
-        for name in ("sparse", "columnwise", "wide_at", "slow_to_read", "gather_rows", "neighbours"):
+        for name in (
+            "sparse",
+            "columnwise",
+            "wide_at",
+            "slow_to_read",
+            "gather_rows",
+            "neighbours",
+            "held_bytes",
+            "unlimited",
+        ):
             setattr(self, name, getattr(source, name))
         self.row_names = self._checked_names("row_names", source.row_names, self.shape[0])
         self.column_names = self._checked_names("column_names", source.column_names, self.shape[1])

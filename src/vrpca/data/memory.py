@@ -24,6 +24,7 @@ SPARSE_WIDE_AT = 4.0  # rows of the transposed matrix have to be gathered: that 
 # Looking for empty columns reads all column numbers. That is worth it only if leaving out every column would save this
 # many times what the narrower copy takes.
 LOOK_FOR_EMPTY = 3.0
+CONVERTED_COPIES = 3  # a block that is worked on, and the next one, with what it is converted from
 
 
 def as_array(X: Any) -> Array:
@@ -58,6 +59,14 @@ class ConvertedSource(Source):
     @abstractmethod
     def convert(self, rows: Where) -> Any:
         """Make a block of a range of rows, or of the rows with these numbers."""
+
+    def block_memory(self, block_bytes: int, transpose: bool = False) -> int:
+        """Bytes of a block that is converted, and of what it is made from."""
+        return 0 if self.block is not None else int(CONVERTED_COPIES * self.block_rows * self.bytes_per_row)
+
+    def rows_of_blocks(self, block_bytes: int) -> int:
+        """Rows of a block."""
+        return min(self.block_rows, self.shape[0])
 
     def blocks(self, rng: Rng | None = None) -> Iterator[tuple[int, Any]]:
         """Yield (first row, converted block)."""
@@ -95,12 +104,24 @@ def fits_in_memory(size: float) -> bool:
     return size <= physical_memory() / 2
 
 
-def on_disk(X: Array) -> bool:
-    """Whether an array lies in a mapped file."""
+def mapping(X: Array) -> mmap.mmap | None:
+    """The mapped file that an array lies in, if any."""
     owner: Any = X
     while isinstance(owner, np.ndarray):
         owner = owner.base
-    return isinstance(owner, mmap.mmap)
+    return owner if isinstance(owner, mmap.mmap) else None
+
+
+def on_disk(X: Array) -> bool:
+    """Whether an array lies in a mapped file."""
+    return mapping(X) is not None
+
+
+def let_go_of_pages(X: Array) -> None:
+    """Take the pages of a shared map out of this process' memory. Nothing is lost: they stay in the system's cache."""
+    mapped = mapping(X)
+    if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):  # Windows has none
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 class ArraySource(ConvertedSource):
@@ -125,7 +146,7 @@ class ArraySource(ConvertedSource):
         return ArraySource(self.X.T)
 
 
-def sparse_source(X: Any) -> Source:
+def sparse_source(X: Any) -> SparseSource:
     """Return a scipy sparse matrix or array as a source; formats other than CSR and CSC become CSR."""
     X = canonical(compressed(X))
     return CsrSource(X) if X.format == "csr" else CscSource(X)
@@ -180,7 +201,9 @@ class CsrSource(SparseSource):
             return self, None
         number = np.cumsum(used, dtype=X.indices.dtype)
         number -= 1
-        return CsrSource(sp.csr_array((X.data, number[X.indices], X.indptr), shape=(X.shape[0], len(kept)))), kept
+        narrower = CsrSource(sp.csr_array((X.data, number[X.indices], X.indptr), shape=(X.shape[0], len(kept))))
+        narrower.held_bytes = self.held_bytes + X.indices.nbytes
+        return narrower, kept
 
     def transposed(self) -> Source:
         """The transposed matrix, which is CSC."""
@@ -192,8 +215,25 @@ class CscSource(SparseSource):
 
     columnwise = True
 
-    def __init__(self, X: Any):
-        super().__init__(X, -(-X.shape[0] // CSC_BLOCKS))
+    def __init__(self, X: Any, block_rows: int | None = None):
+        super().__init__(X, -(-X.shape[0] // CSC_BLOCKS) if block_rows is None else block_rows)
+
+    def _rows(self, block_bytes: int) -> int:
+        return max(1, min(-(-self.shape[0] // CSC_BLOCKS), int(block_bytes / max(1.0, self.bytes_per_row))))
+
+    def block_memory(self, block_bytes: int, transpose: bool = False) -> int:
+        """Bytes of blocks, and of what they are made from."""
+        return int(CONVERTED_COPIES * self._rows(block_bytes) * self.bytes_per_row)
+
+    def rows_of_blocks(self, block_bytes: int) -> int:
+        """Rows of a block."""
+        return self._rows(block_bytes)
+
+    def within(self, block_bytes: int) -> CscSource:
+        """The same matrix in shorter blocks."""
+        other = CscSource(self.X, self._rows(block_bytes))
+        other.held_bytes = self.held_bytes
+        return other
 
     def convert(self, rows: Where) -> Any:
         """The rows as a CSR matrix."""

@@ -11,12 +11,21 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.checked import CheckedSource
-from vrpca.data.files import open_data
+from vrpca.data.files import contents, in_parts, open_data, open_limited
 from vrpca.data.files.base import FileSource
 from vrpca.data.files.raw import map_on_disk
 from vrpca.data.frames import FrameSource, is_frame
-from vrpca.data.memory import ArraySource, ConvertedSource, as_array, fits_in_memory, sparse_source
+from vrpca.data.memory import (
+    ArraySource,
+    ConvertedSource,
+    SparseSource,
+    as_array,
+    fits_in_memory,
+    on_disk,
+    sparse_source,
+)
 from vrpca.data.source import Source
+from vrpca.data.unloaded import UnloadedFile
 from vrpca.errors import DataTypeError
 from vrpca.typing import Array
 
@@ -28,11 +37,52 @@ def is_path(X: Any) -> bool:
     return isinstance(X, str | os.PathLike)
 
 
-def array_source(X: Array) -> Source:
-    """An array as a source. Maps of files that do not fit in memory are read block by block."""
-    large = X.ndim == 2 and X.size > 0 and not fits_in_memory(X.nbytes)
-    file = map_on_disk(X) if large else None
-    return ArraySource(X) if file is None else file
+def array_source(X: Array, limited: bool = False) -> Source:
+    """An array as a source. A map is read block by block where memory is limited, or where it does not fit."""
+    if X.ndim != 2 or not X.size or not on_disk(X) or not (limited or not fits_in_memory(X.nbytes)):
+        return ArraySource(X)
+    file, source = map_on_disk(X), ArraySource(X)
+    if file is None:  # changed in memory only, or with gaps: its pages stay
+        source.held_bytes = span(X)
+    return source if file is None else file
+
+
+def unmapped(X: ArraySource) -> Source:
+    """The source; if it is a map, one that is read into buffers."""
+    source = array_source(X.X, limited=True)
+    source.row_names, source.column_names = X.row_names, X.column_names
+    return source if on_disk(X.X) else X
+
+
+def span(X: Array) -> int:
+    """Bytes from the first entry of an array to the last, gaps included."""
+    return X.itemsize + sum(abs(stride) * (count - 1) for stride, count in zip(X.strides, X.shape, strict=True))
+
+
+def headers_of(path: Any) -> Source:
+    """The source of a file where memory is limited. What has to be loaded waits until it is known that it fits."""
+    parts = in_parts(path)
+    return whole_file(path) if parts is None else parts
+
+
+def whole_file(path: Any) -> Source:
+    """The source of a file of which no more than headers have been read."""
+    found = contents(path)
+    if found is None:
+        return as_source(open_limited(path), True)
+    return UnloadedFile(found, lambda: as_source(open_data(path)))
+
+
+def held(source: SparseSource, X: Any) -> Source:
+    """The source with the memory that it takes where X had to be converted: its arrays that are not those of X."""
+    own = [id(part) for part in _parts(X)]
+    source.held_bytes = sum(int(part.nbytes) for part in _parts(source.X) if id(part) not in own)
+    return source
+
+
+def _parts(X: Any) -> list[Array]:
+    """The arrays that make up a sparse matrix; none for formats that become another one."""
+    return [X.data, X.indices, X.indptr] if X.format in ("csr", "csc") else []
 
 
 # What arrays that lie elsewhere have, in chunks: dask, PyTables, netCDF4, tensorstore.
@@ -79,7 +129,7 @@ def opened(X: Any) -> Any:
     return vars(import_module(f"vrpca.data.files.{module}"))[function](X)
 
 
-def as_source(X: Any) -> Source:
+def as_source(X: Any, limited: bool = False) -> Source:
     """Return X as a source, without copying it.
 
     Parameters
@@ -87,20 +137,25 @@ def as_source(X: Any) -> Source:
     X : array-like, scipy sparse matrix or array, pandas or polars frame, path or list of paths, or Source
         The data, samples in rows. `vrpca.open_data` says what files can be. Also what is open already and stays where
         it is: datasets of h5py, arrays of zarr, AnnData objects, lazy frames of polars, tables and datasets of pyarrow.
+    limited : bool
+        Whether memory is limited: mapped files are read into buffers then, since pages of a map count as memory, and
+        files that have to be loaded whole wait until it is known that they fit.
 
     Returns
     -------
     Source
     """
+    if limited and isinstance(X, ArraySource):
+        return unmapped(X)
     if isinstance(X, Source):
-        return X if isinstance(X, ConvertedSource | CheckedSource | FileSource) else CheckedSource(X)
+        return X if isinstance(X, ConvertedSource | CheckedSource | FileSource | UnloadedFile) else CheckedSource(X)
     if type(X) is np.ndarray and X.dtype.kind != "O":
-        return array_source(X)
+        return array_source(X, limited)
     if hasattr(X, "blocks") and hasattr(X, "transposed"):
         kind = type(X).__name__
         raise DataTypeError(f"X is a {kind}, which looks like a source but is none: derive {kind} from vrpca.Source.")
     if is_open(X):
-        return as_source(opened(X))
+        return as_source(opened(X), limited)
     if lies_elsewhere(X):
         kind = f"{type(X).__module__.partition('.')[0]} {type(X).__name__}"
         raise DataTypeError(
@@ -108,11 +163,13 @@ def as_source(X: Any) -> Source:
             "subclass of vrpca.Source that hands out blocks of its rows."
         )
     if is_path(X):
-        X = open_data(X)
-        if isinstance(X, Source):
-            return X
+        return headers_of(X) if limited else as_source(open_data(X))
     if sp.issparse(X):
-        return sparse_source(X)
+        return held(sparse_source(X), X)
     if is_frame(X):
         return FrameSource(X)
-    return array_source(as_array(X))
+    array = as_array(X)
+    source = array_source(array, limited)
+    if not isinstance(X, np.ndarray) and array.flags.owndata:
+        source.held_bytes = array.nbytes  # lists, say, had to be copied
+    return source

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from vrpca.errors import DataError
 from vrpca.typing import Array, Rng
 
+INDEX_BYTES = 4  # of a column number beside a stored entry, in most data
 PIECE_BYTES = 1 << 20  # size of a piece: it stays in a second-level cache, which has 512 kB to 2 MB today
 
 
@@ -85,6 +86,12 @@ class Source(ABC):
         How many rows to gather at a time; 0 where rows cannot be gathered from anywhere.
     neighbours : int
         How many consecutive rows cost about as much to gather as one.
+    held_bytes : int
+        Memory that the source takes for good, apart from data that the user holds already.
+    reads_files : bool
+        Whether blocks are read from files into buffers.
+    unlimited : str or None
+        Why a memory limit cannot be kept, and what to do, where it cannot.
     row_names, column_names : sequence of str or None
         Names of samples and features, where the data have them.
     """
@@ -98,6 +105,9 @@ class Source(ABC):
     slow_to_read: bool = False
     gather_rows: int = 0
     neighbours: int = 1
+    held_bytes: int = 0
+    reads_files: bool = False
+    unlimited: str | None = None
     row_names: Sequence[str] | None = None
     column_names: Sequence[str] | None = None
 
@@ -117,6 +127,34 @@ class Source(ABC):
     def entries(self) -> int:
         """Number of stored entries."""
         return self.shape[0] * self.shape[1]
+
+    @property
+    def bytes_per_row(self) -> float:
+        """Bytes of a row as it is handed out, on average: with column numbers where it is sparse."""
+        return self.entries * (self.dtype.itemsize + (INDEX_BYTES if self.sparse else 0)) / self.shape[0]
+
+    def block_memory(self, block_bytes: int, transpose: bool = False) -> int:
+        """Bytes that blocks take beside the data, if they may have this size each; none where they are the data.
+
+        With `transpose`, the first pass is over the rows, and the others are over the transposed matrix.
+        """
+        return 0
+
+    def rows_of_blocks(self, block_bytes: int) -> int:
+        """Rows of a block, if blocks may have this size."""
+        return (
+            self.shape[0]
+            if self.block is not None
+            else max(1, min(self.shape[0], int(block_bytes / max(1, self.bytes_per_row))))
+        )
+
+    def within(self, block_bytes: int) -> Source:
+        """The source with blocks of no more than this number of bytes, as far as that is possible."""
+        return self
+
+    def outline(self, block_bytes: int) -> Source:
+        """The same for a plan: what has to be loaded is not loaded for it."""
+        return self.within(block_bytes)
 
     @property
     def by_columns(self) -> bool:

@@ -18,22 +18,26 @@ from functools import cached_property
 import numpy as np
 
 from vrpca.data.first_pass import FirstPass, MomentSum, Pair, SampleProductSum
-from vrpca.data.stream import Basis, StreamSum
+from vrpca.data.stream import ROWS_PER_VECTOR, Basis, StreamSum
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
+from vrpca.memory import DOUBLE, PANEL, Size, padded_to, small_matrices
 from vrpca.options import Options
-from vrpca.solvers.base import Passes, Rng, Solver, random_start, together, whole_registers
-from vrpca.solvers.krylov import Krylov, KrylovState
+from vrpca.solvers.base import Passes, Rng, Solver, less, random_start, together, whole_registers
+from vrpca.solvers.krylov import LEAST_HEARD, STATES, Krylov, KrylovState
 from vrpca.solvers.lanczos import Lanczos
 from vrpca.solvers.outside import TRUSTED, known_outside
 from vrpca.solvers.search_space import SearchSpace, leading_vectors
-from vrpca.solvers.witness import Witness, WitnessedState
+from vrpca.solvers.witness import MOST, Witness, WitnessedState
 
 # These widths and lengths were found by trying, on MNIST, RCV1, news20 and generated spectra (`vrpca bench passes`).
 SAMPLE_FRACTION = 0.05  # fraction of the rows sampled for the start
 CASCADE = ((0.4, 5), (1.0, 3))  # (fraction of the sample, products with it): a smaller sample prepares the larger one
 LEAST_SAMPLED = 4  # rows per vector that make a sample worth solving
 WIDE_PRODUCTS = 3  # products with the sample for a wide start: with 2 the bound is 6 times as large (MNIST, k = 6)
+LEAST_FRACTION = 1e-4  # the smallest sample where memory is limited, before there is none
+SUMMED_BLOCKS = 7  # blocks in double precision while a sampled block is multiplied: sums, and copies that are turned
+STREAM_BLOCKS = 7  # blocks that a stream has while it takes in a batch: vectors before and after, products, copies
 SAMPLED_BLOCKS, SAMPLED_VECTORS = 6, 48  # blocks, or vectors, that `Sampled` keeps before a restart
 STREAMED, RESIDUALS = 12, 2  # widths of the streamed basis and of the residual blocks, in units of the width
 WIDE, WIDE_EXTRA = 4, 24  # width of the start of `Wide`: in the same units, and columns besides, for few components
@@ -42,6 +46,7 @@ WATCHED = 3  # pairs, in the same units, whose residuals tell what a stream may 
 NARROW, MANY = 4, 16  # columns of a block of `Narrow`; twice as many where this number of vectors is wanted
 UNRESOLVED = 4  # times the residual: Ritz values this close may be those of equal eigenvalues
 NARROW_BLOCKS = 8  # blocks that `Narrow` keeps, besides the wanted vectors, before a restart
+LEAST_BLOCKS = 2  # the same where memory is limited: the last block and the next one
 LONG = 1000  # stored entries per feature below which arithmetic with the vectors costs more than that with the rows
 
 
@@ -66,19 +71,51 @@ class FewPasses(Accelerated, Krylov):
 
     def __init__(self, options: Options, width: int):
         super().__init__(options, width)
+        self.least_block = self.block
         self.block = max(whole_registers(RESIDUALS * width - 2, 8), self.block)
         self.watched = WATCHED * width  # more than are multiplied, so that what a start has missed shows
         self.capacity = KEPT * width + WIDE_EXTRA
+
+    def _shrink(self) -> None:
+        """Narrower blocks, too."""
+        super()._shrink()
+        self.block, self.watched = less(self.block, self.least_block), less(self.watched, self.width + 1)
 
 
 class Streamed(FewPasses):
     """From a wide basis that one pass over all rows has left."""
 
+    def __init__(self, options: Options, width: int):
+        super().__init__(options, width)
+        self.basis = STREAMED * width
+
+    @property
+    def first_columns(self) -> int:
+        """The streamed basis."""
+        return self.basis
+
+    @property
+    def found_vectors(self) -> int:
+        """The streamed basis."""
+        return self.basis
+
+    def memory(self, size: Size) -> dict[str, float]:
+        """As for all searches, and while the basis is streamed: the vectors, their products, and small matrices."""
+        m = min(self.basis, size.d)
+        rows = min(ROWS_PER_VECTOR * m, size.n) * size.row_bytes
+        streamed = STREAM_BLOCKS * m * size.vector + size.product(m) + small_matrices(m) + 2 * rows
+        return super().memory(size) | {f"a streamed basis of {m} vectors of length {size.d}": streamed}
+
+    def _shrink(self) -> None:
+        """A narrower basis, too."""
+        super()._shrink()
+        self.basis = less(self.basis, 2 * self.width)
+
     def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> MomentSum | None:
         """A streamed basis; scaled data have to wait until the scales are known."""
         if problem.scale:
             return None
-        return StreamSum(problem, min(STREAMED * self.width, problem.source.shape[1]), rng)
+        return StreamSum(problem, min(self.basis, problem.source.shape[1]), rng)
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: the stream, unless the first pass has made it, and the first product."""
@@ -91,7 +128,7 @@ class Streamed(FewPasses):
         """
         found = isinstance(first_pass.found, Basis)
         W = W0 if W0 is not None and not found else self._streamed(view, first_pass, rng)
-        W = W[:, : (STREAMED - 1) * self.width]
+        W = W[:, : self.basis - self.width]
         if W0 is not None and found:
             W = together(W0[:, : self.width], W)
         return self.begin(view, W, W.shape[1] + self.width, 2, rng)
@@ -99,7 +136,7 @@ class Streamed(FewPasses):
     def _streamed(self, view: View, first_pass: FirstPass, rng: Rng) -> np.ndarray:
         """The streamed basis; no column at all where there is none."""
         found = first_pass.found
-        W = found.vectors if isinstance(found, Basis) else view.stream(min(STREAMED * self.width, view.d), rng)
+        W = found.vectors if isinstance(found, Basis) else view.stream(min(self.basis, view.d), rng)
         return np.zeros((view.d, 0), view.dtype) if W is None else W
 
 
@@ -107,6 +144,45 @@ class FromSample(Accelerated, Krylov):
     """A start from a sample of the rows, which the first pass multiplies."""
 
     start_width: int  # columns of the start
+    products: int  # with the sample, at a time
+
+    def __init__(self, options: Options, width: int):
+        super().__init__(options, width)
+        self.fraction = SAMPLE_FRACTION
+
+    @property
+    def first_columns(self) -> int:
+        """The start."""
+        return self.start_width
+
+    @property
+    def found_vectors(self) -> int:
+        """The sampled block and its product, each with a guest."""
+        return 2 * (self.start_width + self.width + 1)
+
+    def memory(self, size: Size) -> dict[str, float]:
+        """As for all searches, and for the sample: its rows, the vectors that it is solved with, and their product."""
+        rows, v = self._sample_size(size.n, size.d), size.vector
+        columns = min(self.start_width + (self.width if size.guessed else 0), size.d) + 1
+        if not rows:
+            return super().memory(size)
+        solved = (2 * self.products + STATES + 3) * columns * v + size.product(columns)
+        solved += small_matrices(self.products * columns) + size.joined(columns)
+        summed = columns * (2 * v + SUMMED_BLOCKS * DOUBLE * size.d) + size.product(columns)
+        return super().memory(size) | {
+            f"a sample of {rows} rows": size.sample(rows) + solved,
+            f"the product of a block of {columns} sampled vectors of length {size.d}": summed,
+        }
+
+    def _shrink(self) -> None:
+        """A smaller sample, too; none in the end."""
+        super()._shrink()
+        self.fraction = 0.8 * self.fraction if self.fraction > LEAST_FRACTION else 0.0
+
+    def _sample_size(self, n: int, d: int) -> int:
+        """Rows of the sample; none if they would say nothing."""
+        rows = int(self.fraction * n)
+        return rows if rows >= LEAST_SAMPLED * min(self.start_width, d) else 0
 
     @abstractmethod
     def _from_sample(self, sample: View, rng: Rng) -> np.ndarray:
@@ -118,7 +194,7 @@ class FromSample(Accelerated, Krylov):
         The sample is read here.
         """
         n, d = problem.source.shape
-        rows = _sample_size(n, min(self.start_width, d))
+        rows = self._sample_size(n, d)
         if not rows or problem.scale:
             return None
         sample, fetched = problem.sample(rows, rng)
@@ -135,7 +211,7 @@ class FromSample(Accelerated, Krylov):
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: the sample and the first product, unless the first pass has made them."""
-        return Passes(start=0.0 if isinstance(first_pass.found, Pair) else 1.0 + SAMPLE_FRACTION, projections=1.0)
+        return Passes(start=0.0 if isinstance(first_pass.found, Pair) else 1.0 + self.fraction, projections=1.0)
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> KrylovState:
         """The product of what a sample gave, and of `W0`: from the first pass, or by another one.
@@ -146,8 +222,8 @@ class FromSample(Accelerated, Krylov):
         if isinstance(found, Pair):
             space = SearchSpace(view, self.width, self.capacity)
             space.expand(found.W.T, view, found.U.T)
-            return self.state(space, 2, Witness((found.guest,)).after(found.image))
-        rows = _sample_size(view.n, min(self.start_width, view.d))
+            return self.state(space, 2, Witness((found.guest,), most=self.heard).after(found.image))
+        rows = self._sample_size(view.n, view.d)
         if W0 is not None or not rows:
             return self.begin(view, W0, self.block, 1, rng)
         return self.begin(view, self._from_sample(view.sample(rows, rng), rng), self.start_width, 2, rng)
@@ -155,6 +231,8 @@ class FromSample(Accelerated, Krylov):
 
 class Sampled(FromSample):
     """Blocks as wide as the answer, from a start that samples of growing size have prepared."""
+
+    products = CASCADE[0][1]
 
     def __init__(self, options: Options, width: int):
         super().__init__(options, width)
@@ -168,9 +246,16 @@ class Sampled(FromSample):
 class Wide(FromSample, FewPasses):
     """Wide blocks of residuals, from a start that is wider still."""
 
+    products = WIDE_PRODUCTS
+
     def __init__(self, options: Options, width: int):
         super().__init__(options, width)
         self.start_width = whole_registers(WIDE * width + WIDE_EXTRA - 2, 8)  # with the witness, whole panels
+
+    def _shrink(self) -> None:
+        """A narrower start, too."""
+        super()._shrink()
+        self.start_width = less(self.start_width, self.block)
 
     def _from_sample(self, sample: View, rng: Rng) -> np.ndarray:
         """The leading vectors of the sample, and as many random ones as the answer has columns.
@@ -183,11 +268,6 @@ class Wide(FromSample, FewPasses):
         if known:
             W[:, :known] = leading_vectors(sample, np.ascontiguousarray(W[:, :known]), self.width, WIDE_PRODUCTS, rng)
         return W
-
-
-def _sample_size(n: int, width: int) -> int:
-    rows = int(SAMPLE_FRACTION * n)
-    return rows if rows >= LEAST_SAMPLED * width else 0
 
 
 def with_random_parts(W: np.ndarray, rows: int, rng: Rng) -> np.ndarray:
@@ -256,19 +336,42 @@ class NarrowState(WitnessedState):
 class Narrow(Accelerated, Solver[NarrowState]):
     """Each pass multiplies the next narrow block of the Krylov space."""
 
+    def __init__(self, options: Options, width: int):
+        super().__init__(options, width)
+        self.blocks = NARROW_BLOCKS  # that are kept, besides the wanted vectors
+        self.heard = MOST  # products of a witness after another one has objected
+
+    def memory(self, size: Size) -> dict[str, float]:
+        """The vectors of S and Z, once widened; W of two states; what a product or a witness needs."""
+        v, block = size.vector, self._block(size.d)
+        wider = self.width + 2 * block
+        rows = self.width + max(self._capacity(size.d), min(2 * wider, size.d)) + 4 * block
+        columns = padded_to(2 * block + 1, PANEL)
+        kept = rows + 2 * self.width + 2 * columns + self.heard
+        busy = max(columns * v + size.product(columns), (self.heard + STATES * self.width) * v)
+        return {f"a Krylov space of {rows} vectors of length {size.d}": kept * v + busy + small_matrices(rows)}
+
+    def _shrink(self) -> None:
+        """Fewer blocks before a restart, and fewer vectors of the witness."""
+        self.blocks, self.heard = less(self.blocks, LEAST_BLOCKS), less(self.heard, LEAST_HEARD)
+
+    def _capacity(self, d: int) -> int:
+        block = self._block(d)
+        keep = self.width + block
+        spare = max(keep, NARROW_BLOCKS * block) * self.blocks // NARROW_BLOCKS
+        return min(keep + max(spare, LEAST_BLOCKS * block), d)
+
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: as many blocks as it takes to hold the wanted vectors."""
-        return Passes(start=float(self.width // self._block(view) + 1), projections=1.0)
+        return Passes(start=float(self.width // self._block(view.d) + 1), projections=1.0)
 
-    def _block(self, view: View) -> int:
-        return min(NARROW if self.width < MANY else 2 * NARROW, view.d)
+    def _block(self, d: int) -> int:
+        return min(NARROW if self.width < MANY else 2 * NARROW, d)
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> NarrowState:
         """Expand a random block until there are enough vectors."""
-        block = self._block(view)
-        keep = self.width + block
-        capacity = min(max(2 * keep, keep + NARROW_BLOCKS * block), view.d)
-        space = Lanczos(view, self.width, block, keep, capacity, rng, W0)
+        block = self._block(view.d)
+        space = Lanczos(view, self.width, block, self.width + block, self._capacity(view.d), rng, W0)
         witness = Witness.random(view, rng, most=TRUSTED)
         while space.size <= self.width and space.pending:
             witness = witness.after(space.expand(view, rng, witness.column))
@@ -279,7 +382,7 @@ class Narrow(Accelerated, Solver[NarrowState]):
         space, witness = state.space, state.witness
         if state.missed is not None:
             space.widen(state.missed, rng)
-            witness = Witness.random(view, rng, objected=True)
+            witness = Witness.random(view, rng, most=self.heard, objected=True)
         if space.crowded:
             state.vectors()  # they stay with the state: a restart overwrites the rows that they are combined from
             space.shrink()

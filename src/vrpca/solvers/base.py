@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from vrpca.data.first_pass import FirstPass, MomentSum
 from vrpca.data.source import Source
 from vrpca.data.view import Problem, View
 from vrpca.linalg import aligned_zeros, orthonormalise
+from vrpca.memory import Size
 from vrpca.options import Options
 from vrpca.solvers.steps import NO_STEP, Step
 
@@ -83,8 +85,11 @@ class Solver(ABC, Generic[S]):
     """A way from one state to the next.
 
     A solver sees views and small matrices. It has settings but no state of its own; it never times, prints or stops by
-    itself. A new solver is a subclass with `start` and `step`, and a line in `SOLVERS`; the others have defaults.
+    itself. A new solver is a subclass with `start`, `step` and `memory`, and a line in `SOLVERS`; the others have
+    defaults.
     """
+
+    projects = True  # whether snapshots keep ``P = Z W``, for those who want it in the end
 
     def __init__(self, options: Options, width: int):
         self.options, self.width = options, width  # what the user asked for; the number of columns of W
@@ -121,12 +126,34 @@ class Solver(ABC, Generic[S]):
         return Passes()
 
     @abstractmethod
+    def memory(self, size: Size) -> dict[str, float]:
+        """Bytes of its arrays at the peak of each stage, by what they are for. `vrpca.memory` has the rest."""
+
+    def smaller(self) -> Self | None:
+        """The same solver with fewer vectors that are kept, for a memory limit; None if it cannot do with fewer."""
+        other = copy.copy(self)
+        other._shrink()
+        return other if vars(other) != vars(self) else None
+
+    def _shrink(self) -> None:
+        """Keep a little less; nothing where that is not possible."""
+
+    @abstractmethod
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> State:
         """The first state: from what the first pass found, from a guess W0 of the vectors, or from chance."""
 
     @abstractmethod
     def step(self, view: View, state: S, rng: Rng) -> State:
         """The next state. The old one is used up: nobody may take another step from it."""
+
+
+def less(count: int, least: int) -> int:
+    """Four fifths of a number, but no less than `least` unless it is less already.
+
+    >>> less(100, 10), less(11, 10), less(5, 10)
+    (80, 10, 5)
+    """
+    return max(4 * count // 5, min(count, least))
 
 
 def whole_registers(k: int, lanes: int = 4) -> int:

@@ -7,6 +7,7 @@ import numpy as np
 from vrpca import kernels
 from vrpca.data.view import View
 from vrpca.linalg import aligned_copy
+from vrpca.memory import Size
 from vrpca.solvers.base import Rng
 from vrpca.solvers.outside import Probe
 from vrpca.solvers.snapshot import LightSnapshot, Snapshot, snapshot
@@ -24,6 +25,15 @@ class Deflation(Stochastic):
     does not depend on how exact the s_l are. W has all columns from the start: those of vectors that are not begun yet
     are random.
     """
+
+    @property
+    def keeps_projections(self) -> bool:
+        """Always: they are the control variate."""
+        return True
+
+    def _rows(self, size: Size) -> float:
+        """Bytes of P, and of its columns for the vectors that have been found."""
+        return 2 * super()._rows(size)
 
     def begin(self, view: View, W: np.ndarray, rng: Rng) -> LightSnapshot:
         """The first snapshot, with the step size and the tolerance per vector."""

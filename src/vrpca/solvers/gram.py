@@ -8,14 +8,18 @@ import numpy as np
 import scipy.linalg
 
 from vrpca.data.first_pass import FirstPass
-from vrpca.data.gram import GramSum, Matrix
+from vrpca.data.gram import CHUNK_ROWS, LEAST_ROWS, GramSum, Matrix
 from vrpca.data.source import Source
 from vrpca.data.view import Problem, View
 from vrpca.linalg import ritz
+from vrpca.memory import DOUBLE, Size
 from vrpca.solvers.base import Answer, Passes, Rng, Solver, whole_registers
 from vrpca.solvers.outside import known_outside
 from vrpca.threads import blas_threads
 
+LAPACK_SQUARES = 3  # matrices of A's size that LAPACK's divide and conquer needs: a copy of A, and room for two more
+SPARSE_SQUARES = 3  # the square of sparse rows, as a sparse matrix with its column numbers and as a dense one
+FINDING = 0.2  # of A's size: what says which of its entries are finite
 FEW = 4  # times as many eigenvectors as are wanted: below d, finding only those is faster (d = 784 and 1500)
 
 
@@ -48,6 +52,21 @@ class Gram(Solver[Answer]):
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: a pass, if A is not known from the first one."""
         return Passes(start=0.0 if isinstance(first_pass.found, Matrix) else 1.0, projections=1.0)
+
+    def memory(self, size: Size) -> dict[str, float]:
+        """A, as the first pass left it and, for float32, in double precision; a copy of it with LAPACK's room.
+
+        While it is summed up, every thread has a sum of its own; sparse rows have a sparse and a dense square.
+        """
+        found = 0 if size.transposed else 1
+        again = 1 if size.itemsize < DOUBLE else 0
+        threads = size.n_threads * size.itemsize / DOUBLE
+        summed = found + again + max(SPARSE_SQUARES if size.sparse else 1 + threads, size.n_threads)
+        solved = found + again + LAPACK_SQUARES
+        rows = min(size.block_rows, max(LEAST_ROWS, size.d)) * size.d * size.itemsize * (2 if size.weighted else 1)
+        chunks = 3 * size.n_threads * CHUNK_ROWS * size.d * DOUBLE
+        squares = max(solved, summed + FINDING) * size.square
+        return {f"A, {size.d} x {size.d}, in double precision, several times": squares + max(rows, chunks)}
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> Answer:
         """All of it; a step may follow where A was summed up in single precision."""

@@ -30,6 +30,11 @@ class Hybrid(Stochastic):
         passes = self.vr.passes(view, first_pass)
         return replace(passes, start=passes.start + view.passes_of_samples(view.n))
 
+    @property
+    def keeps_projections(self) -> bool:
+        """As `vr` does."""
+        return True
+
     def begin(self, view: View, W: np.ndarray, rng: Rng) -> LightSnapshot:
         """Oja's n steps, and the snapshot."""
         before, c = aligned_copy(W), oja_step(view, "auto")

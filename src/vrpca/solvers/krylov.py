@@ -8,15 +8,18 @@ import numpy as np
 
 from vrpca.data.first_pass import FirstPass
 from vrpca.data.view import View
+from vrpca.memory import PANEL, Size, padded_to, small_matrices
 from vrpca.options import Options
-from vrpca.solvers.base import Answer, Passes, Rng, Solver, random_start, together, whole_registers
+from vrpca.solvers.base import Answer, Passes, Rng, Solver, less, random_start, together, whole_registers
 from vrpca.solvers.outside import known_outside
 from vrpca.solvers.search_space import SearchSpace
-from vrpca.solvers.witness import Witness, WitnessedState
+from vrpca.solvers.witness import MOST, Witness, WitnessedState
 
 # Blocks of vectors that are kept before a restart. On Gaussian rows (4000 x 1500, flat, geometric and power-law
 # spectra, k = 1 and 6, tol=1e-8), 3 blocks take up to 3 passes more than 10; 15, 20 and 30 blocks save none.
 BLOCKS = 10
+LEAST_HEARD = 8  # products of a witness where memory is limited: at d = 1e6 its ceiling is within a factor of 2 then
+STATES = 5  # blocks of pairs at once: vectors and residuals of the last state and of the new one, and a temporary one
 LEAST_EXTRA = 2  # columns beyond the wanted ones, as in `whole_registers`: eigenvalues equal to the last one show there
 
 
@@ -43,11 +46,44 @@ class Krylov(Solver[KrylovState]):
         self.block = width + (LEAST_EXTRA if few else 0)  # residuals that are multiplied along with the witness
         self.watched = max(self.block, width + 1)  # pairs with residuals: the last of them tell what is left outside
         self.capacity = BLOCKS * (width + 1)  # vectors that are kept
+        self.heard = MOST  # products of a witness, at most
 
     @staticmethod
     def width_for(k: int, cost: str) -> int:
         """As many columns as fill the panels of dense products, also for one vector."""
         return whole_registers(k, 8)
+
+    def memory(self, size: Size) -> dict[str, float]:
+        """The search space, the pairs of the last state and the new one, and what a product or a witness needs."""
+        v, capacity = size.vector, min(max(self.capacity, 3 * (self.width + 1)), size.d)
+        block, watched = min(self.block + 1, size.d), min(self.watched, size.d)
+        guessed = self.width if size.guessed else 0
+        columns, first = padded_to(block + 1, PANEL), min(max(self.first_columns, block) + guessed, capacity)
+        kept = self.found_vectors + 2 * capacity + STATES * watched + 2 * columns + self.heard
+        busy = max(columns * v + size.product(columns), (self.heard + STATES * self.width) * v, STATES * block * v)
+        wide = padded_to(first + 1, PANEL)
+        begun = (self.found_vectors + 3 * first + guessed) * v + max(
+            3 * wide * v + size.product(wide), size.joined(first)
+        )
+        return {
+            f"a search space of {capacity} vectors of length {size.d}": kept * v + busy + small_matrices(capacity),
+            f"the product of a first block of {first} vectors of length {size.d}": begun + small_matrices(first),
+        }
+
+    @property
+    def first_columns(self) -> int:
+        """Columns of the first product."""
+        return self.block
+
+    @property
+    def found_vectors(self) -> int:
+        """Vectors that the first pass leaves."""
+        return 0
+
+    def _shrink(self) -> None:
+        """Fewer vectors before a restart, and fewer of the witness."""
+        self.capacity = less(self.capacity, max(3 * (self.width + 1), self.block + 1 + 2 * (self.width + 1)))
+        self.heard = less(self.heard, LEAST_HEARD)
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """One to start, one per step, and one for ``P = Z W``."""
@@ -55,7 +91,7 @@ class Krylov(Solver[KrylovState]):
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> KrylovState:
         """The exact product of a random block, and of `W0`: a guess of little worth takes no random column's place."""
-        witness = Witness.random(view, rng)
+        witness = Witness.random(view, rng, most=self.heard)
         W = random_start(view, min(self.block, view.d), rng)
         if W0 is not None:
             known = W0[:, : self.width]
@@ -64,7 +100,7 @@ class Krylov(Solver[KrylovState]):
 
     def begin(self, view: View, W0: np.ndarray | None, columns: int, products: int, rng: Rng) -> KrylovState:
         """The exact product of this number of columns, or of a whole block: those of `W0`, then random ones."""
-        witness = Witness.random(view, rng)
+        witness = Witness.random(view, rng, most=self.heard)
         columns = min(max(columns, self.block), self.capacity, view.d)
         return self._first(view, random_start(view, columns, rng, W0), products, witness)
 
@@ -78,7 +114,8 @@ class Krylov(Solver[KrylovState]):
         """Expand the space by the residuals, and by what they have missed: one pass."""
         Z, witness = state.residuals, state.witness
         if state.missed is not None:
-            Z, witness = np.vstack([state.missed, Z]), Witness.random(view, rng, objected=True)
+            Z = np.vstack([state.missed, Z])
+            witness = Witness.random(view, rng, most=self.heard, objected=True)
         image = state.space.grow(Z, view, rng, witness.column)
         return self.state(state.space, state.products + 1, witness.after(image))
 

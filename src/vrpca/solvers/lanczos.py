@@ -39,7 +39,9 @@ class Lanczos:
         self.dropped = 0.0  # length of residuals that were taken for rounding
         self.size = self.pending = 0  # vectors in S and in Z
         first = block if W0 is None else max(block, min(W0.shape[1], width) + 1)
-        self.S = np.empty((capacity + first, view.d), view.dtype)
+        # Rows that `widen` may need: until they are written to, they take no memory.
+        rows = max(capacity + first, max(capacity, 2 * (width + 2 * block)) + 4 * block)
+        self.S = np.empty((rows, view.d), view.dtype)
         self.pending = 0 if W0 is None else self._guessed(W0)
         self._fill(rng, max(block, self.pending + 1))
         self.H, self.B = np.zeros((0, 0)), np.zeros((self.pending, 0))
@@ -129,9 +131,10 @@ class Lanczos:
         self.block = min(2 * self.block, len(missed))
         self.keep = min(self.width + self.block, len(missed))
         self.capacity = min(max(self.capacity, 2 * self.keep), len(missed))
-        self.S = np.empty((self.capacity + pending + self.block, len(missed)), old.dtype)
-        self.S[: self.size + pending] = old[: self.size + pending]
-        taken = self.size + pending
+        taken, rows = self.size + pending, self.capacity + pending + self.block
+        if rows > len(old):
+            self.S = np.empty((rows, len(missed)), old.dtype)
+            self.S[:taken] = old[:taken]
         length = np.linalg.norm(missed)
         if length > 0:
             self.S[taken] = missed / length

@@ -11,7 +11,7 @@ from vrpca.data.view import Block, View
 from vrpca.linalg import aligned_copy, orthonormalise
 from vrpca.solvers.base import Rng
 from vrpca.solvers.outside import Probe
-from vrpca.solvers.snapshot import LightSnapshot, Snapshot, snapshot
+from vrpca.solvers.snapshot import BareSnapshot, LightSnapshot, snapshot
 from vrpca.solvers.steps import FIRST_STRETCH, Step, oja_step
 from vrpca.solvers.stochastic import Stochastic, take_steps
 
@@ -21,14 +21,15 @@ class Oja(Stochastic):
 
     def begin(self, view: View, W: np.ndarray, rng: Rng) -> LightSnapshot:
         """The first snapshot, before any step."""
-        return snapshot(view, W, Probe.random(view.d, view.dtype, rng), oja_step(view, self.options.step))
+        probe, step = Probe.random(view.d, view.dtype, rng), oja_step(view, self.options.step)
+        return snapshot(view, W, probe, step, projected=self.projects)
 
-    def step(self, view: View, state: Snapshot, rng: Rng) -> LightSnapshot:
+    def step(self, view: View, state: BareSnapshot, rng: Rng) -> LightSnapshot:
         """Take m steps, then a snapshot."""
         W, probe, step = aligned_copy(state.W), state.probe, state.step
         del state  # frees U and P, which Oja's steps do not need
         step = oja_steps(view, W, step, self.epoch_length(view), self.options.sampling, rng)
-        return snapshot(view, W, probe, step)
+        return snapshot(view, W, probe, step, projected=self.projects)
 
 
 def oja_steps(view: View, W: np.ndarray, step: Step, m: int, sampling: str, rng: Rng) -> Step:

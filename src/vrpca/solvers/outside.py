@@ -208,13 +208,13 @@ def lanczos_error(dimension: int, products: int, failure: float, width: int = 1)
 class RandomSearch:
     """A block Krylov search of W's complement from random vectors; every step is one pass."""
 
-    def __init__(self, view: View, W: np.ndarray, left: float, failure: float, rng: Rng):
+    def __init__(self, view: View, W: np.ndarray, left: float, failure: float, rng: Rng, most: int = MOST):
         self.operator = Complement(view, W)
         self.left = left  # the trace of A on the complement, which no eigenvalue exceeds
         self.dimension = max(1, view.d - W.shape[1])
-        self.failure = failure
+        self.failure, self.most = failure, most
         self.width = min(WIDTH, self.dimension)
-        self.space = SearchSpace(self.operator, self.width, MOST * self.width)
+        self.space = SearchSpace(self.operator, self.width, most * self.width)
         V = rng.standard_normal((view.d, self.width)).astype(view.dtype)
         if view.support is not None:
             V[~view.support] = 0
@@ -225,7 +225,7 @@ class RandomSearch:
     @property
     def exhausted(self) -> bool:
         """Whether there is no room for another step."""
-        return self.steps >= MOST or not len(self.next)
+        return self.steps >= self.most or not len(self.next)
 
     def step(self) -> None:
         """Multiply the last block."""
@@ -236,7 +236,7 @@ class RandomSearch:
 
     def ceiling(self) -> float:
         """What lambda_max on the complement does not exceed, but for the failure probability of all steps together."""
-        error = lanczos_error(self.dimension, self.steps, self.failure / MOST, self.width)
+        error = lanczos_error(self.dimension, self.steps, self.failure / self.most, self.width)
         return min(self.left, float(self.space.theta[0]) / (1 - error)) if error < 1 else self.left
 
     def above(self, value: float) -> bool:

@@ -7,6 +7,7 @@ same product, which estimates what is left outside W.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -14,9 +15,13 @@ from scipy.linalg import block_diag
 from vrpca.data.first_pass import FirstPass
 from vrpca.data.view import View
 from vrpca.linalg import aligned_copy, aligned_zeros, cross, residual_gram, ritz, rotate
+from vrpca.memory import Size
 from vrpca.solvers.base import Answer, Rng, Solver, random_start
 from vrpca.solvers.outside import Probe
 from vrpca.solvers.steps import NO_STEP, Step
+
+EPOCH_BLOCKS = 5  # arrays of d times the width that an epoch of `vr` holds at its peak
+PROBE = 8  # vectors of a probe: its pairs, and the image of its column
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +30,7 @@ class LightSnapshot(Answer):
 
     probe: Probe
     tol: float = 0.0  # how exactly `deflation` finds each vector
+    projected: bool = True  # whether the snapshot had P
 
     def light(self) -> LightSnapshot:
         """The snapshot without U and P."""
@@ -33,31 +39,42 @@ class LightSnapshot(Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot(LightSnapshot):
-    """``U = A W`` exactly, ``W^T U = diag(theta)``, ``P = Z W``."""
+class BareSnapshot(LightSnapshot):
+    """``U = A W`` exactly, ``W^T U = diag(theta)``."""
 
     U: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot(BareSnapshot):
+    """The same with ``P = Z W``."""
+
     P: np.ndarray
 
 
 def snapshot(
-    view: View, W: np.ndarray, probe: Probe, step: Step = NO_STEP, steps_left: int | None = None, tol: float = 0.0
+    view: View,
+    W: np.ndarray,
+    probe: Probe,
+    step: Step = NO_STEP,
+    steps_left: int | None = None,
+    tol: float = 0.0,
+    projected: bool = True,
 ) -> LightSnapshot:
     """One pass: U = A W, rotated to Ritz vectors, the probe's column multiplied along with it.
 
     P keeps the room of the probe's column at the end of its rows. A block that is not finite has no images.
     """
+    also: dict[str, Any] = {"step": step, "steps_left": steps_left, "tol": tol, "projected": projected}
     d, l = W.shape
     if not np.isfinite(W).all():
         G = np.full((l, l), np.nan)
-        return LightSnapshot(
-            d=d, W=W, theta=G[0], G=G, mu=np.nan, probe=probe, step=step, steps_left=steps_left, tol=tol
-        )
+        return LightSnapshot(d=d, W=W, theta=G[0], G=G, mu=np.nan, probe=probe, **also)
     both = aligned_zeros((d, l + 1), view.dtype)
     both[:, :l] = W
     both[:, l] = probe.column
     del W  # at the peak, the product, there is one copy of it
-    P = aligned_zeros((view.n, l + 1), view.dtype)
+    P = aligned_zeros((view.n, l + 1), view.dtype) if projected else None
     image = view.product(both, P)
     W = aligned_copy(both[:, :l])
     del both
@@ -68,19 +85,29 @@ def snapshot(
     if l > 1:
         rotate(W, Y)
         rotate(U, Y)
-        rotate(P, block_diag(Y, [[1.0]]))
+        if P is not None:
+            rotate(P, block_diag(Y, [[1.0]]))
     probe = probe.updated(probe_image, W, U, theta)
-    G, mu, P = residual_gram(W, U, theta), probe.bound(theta), P[:, :l]
-    return Snapshot(d=d, W=W, U=U, P=P, theta=theta, G=G, mu=mu, probe=probe, step=step, steps_left=steps_left, tol=tol)
+    known: dict[str, Any] = {
+        "d": d,
+        "W": W,
+        "U": U,
+        "theta": theta,
+        "G": residual_gram(W, U, theta),
+        "probe": probe,
+        **also,
+    }
+    known["mu"] = probe.bound(theta)
+    return BareSnapshot(**known) if P is None else Snapshot(P=P[:, :l], **known)
 
 
 def retake(view: View, best: LightSnapshot, failed: LightSnapshot) -> LightSnapshot:
     """The best snapshot again, by another pass: with the probe of the step that failed, and half its step size."""
     W, step = aligned_copy(best.W), failed.step.halved()
-    return snapshot(view, W, failed.probe, step, failed.steps_left, failed.tol)
+    return snapshot(view, W, failed.probe, step, failed.steps_left, failed.tol, failed.projected)
 
 
-class SnapshotSolver(Solver[Snapshot]):
+class SnapshotSolver(Solver[Any]):
     """A solver that goes from snapshot to snapshot."""
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> LightSnapshot:
@@ -93,4 +120,23 @@ class SnapshotSolver(Solver[Snapshot]):
 
     def begin(self, view: View, W: np.ndarray, rng: Rng) -> LightSnapshot:
         """The first snapshot, with a new probe."""
-        return snapshot(view, W, Probe.random(view.d, view.dtype, rng))
+        return snapshot(view, W, Probe.random(view.d, view.dtype, rng), projected=self.projects)
+
+    def memory(self, size: Size) -> dict[str, float]:
+        """W, U and P, the best W so far and the probe; what a product or an epoch needs besides."""
+        columns, v = self.width + 1, size.vector
+        busy = max(2 * columns * v + size.product(columns), EPOCH_BLOCKS * columns * v)
+        return {self._stage(size): (columns + PROBE) * v + busy + self._rows(size)}
+
+    def _stage(self, size: Size) -> str:
+        vectors = f"blocks of {self.width + 1} vectors of length {size.d}"
+        return f"{vectors}, and Z W, {size.n} x {self.width + 1}" if self.keeps_projections else vectors
+
+    @property
+    def keeps_projections(self) -> bool:
+        """Whether snapshots have P."""
+        return self.projects
+
+    def _rows(self, size: Size) -> float:
+        """Bytes of P."""
+        return size.n * size.itemsize * (self.width + 1) * self.keeps_projections

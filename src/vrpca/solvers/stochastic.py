@@ -58,6 +58,11 @@ class VarianceReduced(Stochastic):
             step, _, epochs = theory_plan(view, self.options.theory)
         return snapshot(view, W, Probe.random(view.d, view.dtype, rng), step, epochs)
 
+    @property
+    def keeps_projections(self) -> bool:
+        """Always: they are the control variate."""
+        return True
+
     def epoch_length(self, view: View) -> int:
         """The number m of steps in an epoch: by Theorem 1, as asked for, or n."""
         if self.options.step == "theory":

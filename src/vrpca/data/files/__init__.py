@@ -6,8 +6,9 @@ A new format is a module here with a function `open_matrix(path)`, and a line in
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ from vrpca.data.files.origin import GZIP, LocalFile
 from vrpca.data.files.paths import PICKLED, as_path, damage_reported, open_file
 from vrpca.data.files.remote import Location, is_address
 from vrpca.data.files.shards import files_of, is_pattern, open_shards
+from vrpca.data.source import Source
+from vrpca.data.unloaded import Contents
 from vrpca.errors import DataError, OptionError
 
+Opener = Callable[[Path, str | None], Any]  # opens a file, with a scaling
 PICKLE = b"\x80"  # the first byte of a pickle
 SIGNATURE = 16  # bytes that tell the format: the longest signature has 14
 
@@ -33,14 +37,15 @@ class Format:
     named: bool = False  # whether it may hold several matrices, each with a name
     remote: bool = False  # whether it can be read from an address
     options: tuple[str, ...] = ()  # keywords that `open_matrix` takes
+    loaded: bool = False  # whether files are loaded whole: `contents` and `in_parts` of the module tell of them before
 
 
 FORMATS = (
     Format("npy", (".npy",), b"\x93NUMPY"),
-    Format("npz", (".npz",), b"PK"),
+    Format("npz", (".npz",), b"PK", loaded=True),
     Format("delimited", (".csv", ".tsv", ".csv.gz", ".tsv.gz"), remote=True),
-    Format("matrix_market", (".mtx", ".mtx.gz"), b"%%MatrixMarket", remote=True),
-    Format("svmlight", (".svmlight", ".libsvm", ".svm"), remote=True),
+    Format("matrix_market", (".mtx", ".mtx.gz"), b"%%MatrixMarket", remote=True, options=("limited",)),
+    Format("svmlight", (".svmlight", ".libsvm", ".svm"), remote=True, options=("limited",)),
     Format("parquet", (".parquet",), b"PAR1", remote=True),
     Format("arrow", (".arrow", ".feather", ".ipc"), b"ARROW1", remote=True),
     Format("hdf5", (".h5", ".hdf5", ".h5ad"), b"\x89HDF\r\n\x1a\n", named=True),
@@ -89,16 +94,64 @@ def open_data(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     ...     vrpca.open_data(folder + "/data.npy").shape
     (3, 3)
     """
+    return _opened(path, scaling, open_one)
+
+
+def open_limited(path: Any) -> Any:
+    """Open data where memory is limited: converted text stays on disk, and so does each of several files."""
+    return _opened(path, None, _open_one_limited)
+
+
+def _opened(path: Any, scaling: str | None, open_one: Opener) -> Any:
+    """Open what a path, a list of paths or an address stands for; `open_one` opens a file."""
+    part = partial(_open_part, open_one)
     if not isinstance(path, str | os.PathLike):
-        return open_shards([as_path(each) for each in path], open_one)
+        return open_shards([as_path(each) for each in path], part)
     if is_address(path):
-        return _checked(path, _open_address(str(path), scaling))
+        return _checked(path, _open_address(str(path), scaling, open_one is _open_one_limited))
     path = as_path(path)
     try:
         several = (path.is_dir() and _folder_format(path) is None) or is_pattern(path)
     except OSError as error:  # a name that is too long, say
         raise DataError(f"{path} cannot be read ({error.strerror}): name a data file that can.") from error
-    return open_shards(files_of(path), open_one) if several else _checked(path, open_one(path, scaling))
+    return open_shards(files_of(path), part) if several else _checked(path, open_one(path, scaling))
+
+
+def _open_part(open_one: Opener, path: Path) -> Any:
+    """Open one of several files. Where memory is limited, none of them may have to be loaded."""
+    if open_one is not _open_one_limited:
+        return open_one(path, None)
+    found = in_parts(path)
+    if found is None and contents(path) is not None:
+        raise DataError(
+            f"{path} has to be loaded whole, so memory_limit cannot be kept with several such files. Write them "
+            "without compression, as scipy.sparse.save_npz(path, X.tocsr(), compressed=False) or numpy.save do."
+        )
+    return open_one(path, None) if found is None else found
+
+
+def contents(path: Any) -> Contents | None:
+    """What the headers of a file say that would be loaded whole; None for what is mapped, or read block by block."""
+    found: Contents | None = _before_loading(path, "contents")
+    return found
+
+
+def in_parts(path: Any) -> Source | None:
+    """A file that would be loaded whole as a source that is read block by block, where that is possible; else None."""
+    found: Source | None = _before_loading(path, "in_parts")
+    return found
+
+
+def _before_loading(path: Any, function: str) -> Any:
+    """Call a function of the format's module, if the path is that of a file that would be loaded."""
+    if not isinstance(path, str | os.PathLike) or is_address(path) or not os.path.isfile(as_path(path)):
+        return None
+    path = as_path(path)
+    form = _format_of(path)
+    if not form.loaded:
+        return None
+    with damage_reported(path, "is truncated or damaged", "Write or copy it again"):
+        return vars(import_module(f"vrpca.data.files.{form.module}"))[function](path)
 
 
 def open_one(path: Path, scaling: str | None = None) -> Any:
@@ -107,8 +160,14 @@ def open_one(path: Path, scaling: str | None = None) -> Any:
     return _open(_format_of(path), path, name, scaling)
 
 
-def _open(form: Format, path: Path | Location, name: str | None, scaling: str | None) -> Any:
-    arguments: dict[str, Any] = {}
+def _open_one_limited(path: Path, scaling: str | None = None) -> Any:
+    """Open one file where memory is limited."""
+    path, name = split_name(path)
+    return _open(_format_of(path), path, name, scaling, limited=True)
+
+
+def _open(form: Format, path: Path | Location, name: str | None, scaling: str | None, limited: bool = False) -> Any:
+    arguments: dict[str, Any] = {"limited": True} if limited and "limited" in form.options else {}
     if name is not None:
         if not form.named:
             raise DataError(f"{path} holds one matrix only: leave out ::{name}.")
@@ -137,7 +196,7 @@ def split_name(path: Path) -> tuple[Path, str | None]:
     return (Path(whole), name) if mark and whole and name and not os.path.exists(path) else (path, None)
 
 
-def _open_address(address: str, scaling: str | None) -> Any:
+def _open_address(address: str, scaling: str | None, limited: bool) -> Any:
     """Open what lies at an address. A store is known by its ending: ``.zarr``."""
     whole, mark, name = address.rpartition("::")
     place = Location(whole if mark and name else address)
@@ -147,7 +206,7 @@ def _open_address(address: str, scaling: str | None) -> Any:
     if not form.remote:
         endings = ", ".join(ending for form in FORMATS if form.remote for ending in form.endings)
         raise DataError(f"{place} cannot be read from where it is, only {endings} can: copy it to this machine.")
-    return _open(form, place, name if mark and name else None, scaling)
+    return _open(form, place, name if mark and name else None, scaling, limited)
 
 
 def _format_at(place: Location) -> Format:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from vrpca.data.files.arrow_columns import Layout
-from vrpca.data.files.columnar import ColumnarFile, Columns, LazyNames
+from vrpca.data.files.columnar import WIDEST, ColumnarFile, Columns, LazyNames
 from vrpca.data.files.extras import needs
 from vrpca.data.files.remote import Location
 from vrpca.typing import Array
@@ -54,7 +54,7 @@ class IpcFile(ArrowSource):
     """A file of record batches, mapped into memory."""
 
     def __init__(self, path: Path | Location):
-        self.path = path
+        self.path, self.limited = path, False
         reader = self._open()
         first = self._open(reader.schema.names[:1])  # one column is enough to count rows: the others stay packed
         counts = [first.get_batch(i).num_rows for i in range(first.num_record_batches)]
@@ -64,12 +64,23 @@ class IpcFile(ArrowSource):
 
     def _open(self, names: list[str] | None = None) -> Any:
         pyarrow = needs("pyarrow", "parquet", str(self.path))
-        file = self.path.arrow_file() if isinstance(self.path, Location) else pyarrow.memory_map(str(self.path))
+        opened = pyarrow.OSFile if self.limited else pyarrow.memory_map  # pages of a map count as memory
+        file = self.path.arrow_file() if isinstance(self.path, Location) else opened(str(self.path))
         reader = pyarrow.ipc.open_file(file)
         if names is None:
             return reader
         fields = [reader.schema.get_field_index(name) for name in names]
         return pyarrow.ipc.open_file(file, options=pyarrow.ipc.IpcReadOptions(included_fields=fields))
+
+    def within(self, block_bytes: int) -> Self:
+        """The same with smaller blocks, and without a map of the file."""
+        other = super().within(block_bytes)
+        other.limited = True
+        return other
+
+    def group_memory(self) -> int:
+        """Bytes of a record batch, which is read whole, as it is stored and unpacked."""
+        return 2 * self.largest_group * self.shape[1] * WIDEST
 
     def record_batches(self, group: int, names: list[str], rows: int) -> Iterator[Any]:
         """The batches of the file, whatever their length: most columns are used where they are mapped."""
@@ -94,6 +105,8 @@ class TableSource(ArrowSource):
 
 class DatasetSource(ArrowSource):
     """A dataset (`pyarrow.dataset`): its fragments, usually files, one after the other."""
+
+    unlimited = "pyarrow decides how much of a dataset it reads ahead. Pass the paths of its files"
 
     def __init__(self, dataset: Any):
         self.dataset = dataset

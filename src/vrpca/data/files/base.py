@@ -6,6 +6,7 @@ buffers, reading ahead, samples and the transposed matrix are the same for all f
 
 from __future__ import annotations
 
+import copy
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -18,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from vrpca.data.source import A, Source, check_shape, working_dtype
+from vrpca.data.source import INDEX_BYTES, A, Source, check_shape, working_dtype
 from vrpca.data.sparse_parts import canonical, check_parts
 from vrpca.errors import DataError
 from vrpca.linalg import aligned_zeros
@@ -28,7 +29,9 @@ BLOCK_BYTES = 16 << 20  # a block: large enough to be worth a hand-over between 
 BUFFERS = 2  # one that is worked on, one that is read
 SAMPLE_RUNS = 64  # a sample consists of so many runs of consecutive rows, at least: sorted files are sampled everywhere
 RUN_BYTES = 1 << 18  # bytes of a run, at least: a seek costs as much as reading them
-INDEX_BYTES = 4  # of a column number beside a stored entry, in most files
+# Bytes at the peak of reading a sparse block, per byte of the block: as it is read, and as CSR with its parts in the
+# types that kernels take. Column numbers may have 8 bytes.
+SPARSE_COPIES = 3
 INT32_MAX = int(np.iinfo(np.int32).max)
 
 
@@ -111,6 +114,7 @@ class FileSource(Source):
     """
 
     slow_to_read = True
+    reads_files = True
     columnwise = False
     wide_at = float("inf")
     unit_rows = 1
@@ -137,9 +141,21 @@ class FileSource(Source):
         return order
 
     def within(self, block_bytes: int) -> Self:
-        """Let blocks take no more than this number of bytes, as far as the format can."""
-        self.block_bytes = block_bytes
-        return self
+        """The same files with blocks of no more than this number of bytes, as far as the format can."""
+        other = copy.copy(self)
+        other.block_bytes, other.slots = min(block_bytes, self.block_bytes), Slots()
+        return other
+
+    def block_memory(self, block_bytes: int, transpose: bool = False) -> int:
+        """Bytes that reading takes on the sides that are walked. Both keep their buffers."""
+        file = self.within(block_bytes)
+        own = 0 if file.by_columns else file.reading_memory()
+        flipped = file.transposed() if transpose or file.by_columns else None
+        return own + (flipped.reading_memory() if isinstance(flipped, FileSource) else 0)
+
+    def reading_memory(self) -> int:
+        """Bytes of the blocks of a pass, one that is worked on and one that is read, and of their making."""
+        return BUFFERS * int(self.rows_of_blocks(self.block_bytes) * self.bytes_per_row)
 
     def watching(self, paths: Sequence[Path]) -> Self:
         """Watch further files, too; messages name them first."""
@@ -193,11 +209,14 @@ class FileSource(Source):
         edges = np.arange(count + 1) * there // count
         starts = rng.integers(edges[:-1], edges[1:]) * run
         runs = [slice(start, min(start + run, n)) for start in starts.tolist()]
-        with self.watched(), self.slots.taken() as slots:
-            parts = [self.read_block(part, slots[0]).copy() for part in runs]
         numbers = np.concatenate([np.arange(part.start, part.stop) for part in runs])
-        together = sp.vstack(parts, format="csr") if self.sparse else np.vstack(parts)
-        return numbers, together, len(numbers)
+        with self.watched():
+            return numbers, self._read_runs(runs, len(numbers)), len(numbers)
+
+    def _read_runs(self, runs: Sequence[slice], rows: int) -> Any:
+        """Runs of rows, this number in all, as one block."""
+        with self.slots.taken() as slots:
+            return sp.vstack([self.read_block(part, slots[0]).copy() for part in runs], format="csr")
 
 
 class DenseFile(FileSource):
@@ -216,10 +235,23 @@ class DenseFile(FileSource):
 
     def block_starts(self) -> Array:
         """Blocks of equal size, in whole units."""
-        n, d = self.shape
-        rows = max(1, self.block_bytes // (d * self.dtype.itemsize))
-        rows = max(self.unit_rows, rows // self.unit_rows * self.unit_rows)
-        return np.append(np.arange(0, n, rows), n)
+        return np.append(np.arange(0, self.shape[0], self._rows(self.block_bytes)), self.shape[0])
+
+    def _rows(self, block_bytes: int) -> int:
+        rows = max(1, block_bytes // (self.shape[1] * self.dtype.itemsize))
+        return max(self.unit_rows, rows // self.unit_rows * self.unit_rows)
+
+    def rows_of_blocks(self, block_bytes: int) -> int:
+        """Rows of a block."""
+        return min(self.shape[0], self._rows(min(block_bytes, self.block_bytes)))
+
+    def reading_memory(self) -> int:
+        """Bytes of the buffers, and what it takes to fill one."""
+        return super().reading_memory() + self.part_memory(self.rows_of_blocks(self.block_bytes), self.shape[1])
+
+    def part_memory(self, rows: int, columns: int) -> int:
+        """Bytes that `read` takes besides `out`, for a part of this size."""
+        return 0
 
     def read_block(self, rows: slice, slot: int) -> Array:
         """Read consecutive rows into a buffer that is kept."""
@@ -229,6 +261,15 @@ class DenseFile(FileSource):
             buffer = self.buffers[slot] = aligned_zeros((count, d), self.dtype)
         self.read(rows, slice(0, d), buffer[:count])
         return buffer[:count]
+
+    def _read_runs(self, runs: Sequence[slice], rows: int) -> Array:
+        """Runs of rows, one behind the other."""
+        together, done = np.empty((rows, self.shape[1]), self.dtype), 0
+        for part in runs:
+            count = part.stop - part.start
+            self.read(part, slice(0, self.shape[1]), together[done : done + count])
+            done += count
+        return together
 
     @property
     def by_rows(self) -> bool:
@@ -253,12 +294,19 @@ class TransposedFile(DenseFile):
         super().__init__(file.paths, file.shape[::-1], file.dtype)
         self.file, self.stamp, self.block_bytes = file, file.stamp, file.block_bytes
         self.unit_rows, self.unit_columns = file.unit_columns, file.unit_rows
+        self.slow_to_read, self.held_bytes = file.slow_to_read, file.held_bytes
         self.row_names, self.column_names = file.column_names, file.row_names
 
     def within(self, block_bytes: int) -> Self:
-        """Let blocks take no more than this number of bytes, on both sides."""
-        self.file.within(block_bytes)
-        return super().within(block_bytes)
+        """The same with smaller blocks, on both sides."""
+        other = super().within(block_bytes)
+        other.file = self.file.within(block_bytes)
+        return other
+
+    def part_memory(self, rows: int, columns: int) -> int:
+        """Bytes of a piece of the file before it is transposed."""
+        step = min(self._step(rows), columns)
+        return step * rows * self.dtype.itemsize + self.file.part_memory(step, rows)
 
     @property
     def by_columns(self) -> bool:
@@ -272,13 +320,17 @@ class TransposedFile(DenseFile):
 
     def read(self, rows: slice, columns: slice, out: Array) -> None:
         """Read the columns of the file, a few of its rows at a time."""
-        step = max(1, self.block_bytes // max(1, out.shape[0] * self.dtype.itemsize * 4))
-        step = max(self.unit_columns, step // self.unit_columns * self.unit_columns)
+        step = self._step(out.shape[0])
         for start in range(columns.start, columns.stop, step):
             part = slice(start, min(start + step, columns.stop))
             piece = np.empty((part.stop - part.start, out.shape[0]), self.dtype)
             self.file.read(part, rows, piece)
             out[:, part.start - columns.start : part.stop - columns.start] = piece.T
+
+    def _step(self, rows: int) -> int:
+        """Rows of the file that are read at a time, for this number of its columns."""
+        step = max(1, self.block_bytes // max(1, rows * self.dtype.itemsize * 4))
+        return max(self.unit_columns, step // self.unit_columns * self.unit_columns)
 
     def transposed(self) -> Source:
         """The matrix in the files."""
@@ -293,6 +345,7 @@ class SparseFile(FileSource):
     def __init__(self, paths: Sequence[Path], shape: tuple[int, int], dtype: np.dtype, indptr: Array):
         super().__init__(paths, shape, dtype)
         self.indptr = np.asarray(indptr, np.int64)
+        self.held_bytes = self.indptr.nbytes
         if len(indptr) != shape[0] + 1 or self.indptr[0] != 0 or (np.diff(self.indptr) < 0).any():
             name = paths[0] if paths else "The matrix"
             raise DataError(f"{name} is damaged: the places where its rows begin do not ascend. Write it again.")
@@ -320,6 +373,16 @@ class SparseFile(FileSource):
             stop = int(np.searchsorted(self.indptr, self.indptr[starts[-1]] + room, side="right")) - 1
             starts.append(min(max(stop, starts[-1] + 1), n))
         return np.array(starts)
+
+    def reading_memory(self) -> int:
+        """Bytes of the blocks, and of their making; a block has at least the longest row."""
+        longest = int(np.diff(self.indptr).max()) * (self.dtype.itemsize + INDEX_BYTES)
+        block = min(max(self.block_bytes, longest), int(self.shape[0] * self.bytes_per_row) + 1)
+        return SPARSE_COPIES * BUFFERS * block + self.entry_memory()
+
+    def entry_memory(self) -> int:
+        """Bytes that `read_entries` takes besides what it returns."""
+        return 0
 
     def read_block(self, rows: slice, slot: int) -> Any:
         """Read consecutive rows as a CSR matrix whose parts are checked."""
@@ -352,17 +415,23 @@ class TransposedSparseFile(FileSource):
     def __init__(self, file: SparseFile):
         super().__init__(file.paths, file.shape[::-1], file.dtype)
         self.file, self.stamp, self.block_bytes = file, file.stamp, file.block_bytes
+        self.held_bytes = file.held_bytes
         self.row_names, self.column_names = file.column_names, file.row_names
+
+    def within(self, block_bytes: int) -> Self:
+        """The same with smaller blocks, on both sides."""
+        other = super().within(block_bytes)
+        other.file = self.file.within(block_bytes)
+        return other
+
+    def reading_memory(self) -> int:
+        """Bytes of the blocks and of their making, from blocks of the file."""
+        return self.file.reading_memory() + SPARSE_COPIES * super().reading_memory()
 
     @property
     def entries(self) -> int:
         """Number of stored entries."""
         return self.file.entries
-
-    def within(self, block_bytes: int) -> Self:
-        """Let blocks take no more than this number of bytes, on both sides."""
-        self.file.within(block_bytes)
-        return super().within(block_bytes)
 
     @property
     def by_columns(self) -> bool:

@@ -21,6 +21,7 @@ from vrpca.typing import Array
 HEADER = 3  # bytes before the genotypes: two that mark the format, one that says "variants in rows"
 SAMPLES_FIRST = b"\x6c\x1b\x00"  # files of the other order, which PLINK has not written since 2009
 PER_BYTE = 4
+DECODED = 40  # bytes per byte of the file while it is decoded: genotypes in float32 take 16, indices 8, tables a few
 MISSING = -1.0  # stands for a genotype that is not known
 COUNTS = np.array([2.0, MISSING, 1.0, 0.0], np.float32)  # copies of the first allele, by the two bits of a genotype
 
@@ -67,9 +68,17 @@ class BedFile(DenseFile):
             wanted_for = f"{n} samples (.fam) and {d} variants (.bim) take {wanted}"
             raise DataError(f"{self.path} has {size} bytes, but {wanted_for}. Write it again, or take its own files.")
 
+    def _step(self) -> int:
+        """Variants that are decoded at a time."""
+        return max(1, PIECE_BYTES // (4 * PER_BYTE * self.row_bytes))
+
+    def part_memory(self, rows: int, columns: int) -> int:
+        """Bytes of some variants while they are decoded."""
+        return DECODED * self.row_bytes * min(rows, self._step())
+
     def read(self, rows: slice, columns: slice, out: Array) -> None:
         """Decode some variants, a few of them at a time."""
-        step = max(1, PIECE_BYTES // (4 * PER_BYTE * self.row_bytes))
+        step = self._step()
         for start in range(rows.start, rows.stop, step):
             stop = min(start + step, rows.stop)
             out[start - rows.start : stop - rows.start] = self._decoded(start, stop)[:, columns]

@@ -193,10 +193,10 @@ def open_dense(folder: Path, origin: Origin, rows: Any = None, columns: Any = No
     return source
 
 
-def open_sparse(folder: Path, origin: Origin, shape: tuple[int, int]) -> Any:
-    """The CSR matrix of an entry: loaded, or as a source where it does not fit in memory."""
+def open_sparse(folder: Path, origin: Origin, shape: tuple[int, int], limited: bool = False) -> Any:
+    """The CSR matrix of an entry: loaded, or as a source where it does not fit in memory, or memory is limited."""
     indptr, indices, values = (map_array(folder / f"{name}.npy") for name in ("indptr", "indices", "data"))
-    if 0 in shape or fits_in_memory(indices.nbytes + values.nbytes):
+    if 0 in shape or (not limited and fits_in_memory(indices.nbytes + values.nbytes)):
         return sp.csr_array((np.array(values), np.array(indices), np.array(indptr)), shape=shape)
     file = RawCsr(shape, np.array(indptr), _numbers(folder, "indices"), _numbers(folder, "data"))
     return file.watching(origin.paths)

@@ -15,6 +15,7 @@ from vrpca.errors import DataError
 from vrpca.typing import Array
 
 TOO_LARGE = 8  # blocks of whole chunks that are this many times larger than asked for: the other side is walked
+CHUNKS_HELD = 20  # zarr reads 10 chunks at once (its setting async.concurrency), each as it is stored and unpacked
 REMEDY = "Write or copy it again"
 
 
@@ -22,6 +23,7 @@ class ChunkedFile(DenseFile):
     """An open array. It reads chunks, each of them once in a pass."""
 
     row_major = False
+    chunks_held = 3  # at once, by the library: a chunk as it is stored, unpacked, and in its cache
 
     def __init__(self, name: str, paths: Sequence[Path], X: Any):
         if len(X.shape) != 2:
@@ -49,6 +51,11 @@ class ChunkedFile(DenseFile):
         n, d = self.shape
         return self.unit_rows * d * self.dtype.itemsize, self.unit_columns * n * self.dtype.itemsize
 
+    def part_memory(self, rows: int, columns: int) -> int:
+        """Bytes of the part as it is stored, and of chunks."""
+        chunk = self.unit_rows * self.unit_columns * self.X.dtype.itemsize
+        return rows * columns * self.X.dtype.itemsize + self.chunks_held * chunk
+
     def read(self, rows: slice, columns: slice, out: Array) -> None:
         """Read a part of the array."""
         with damage_reported(self.name, f"cannot be read from row {rows.start} on", REMEDY):
@@ -73,6 +80,12 @@ class SparseGroup(SparseFile):
         if self.entries != count:
             ends = f"its rows end at entry {self.entries}, but it has {count}"
             raise DataError(f"{name} is damaged: {ends}. {REMEDY}.")
+
+    def entry_memory(self) -> int:
+        """Bytes of chunks of both arrays."""
+        return sum(
+            CHUNKS_HELD * int((part.chunks or (0,))[0]) * part.dtype.itemsize for part in (self.values, self.indices)
+        )
 
     def read_entries(self, start: int, stop: int) -> tuple[Array, Array]:
         """The parts of some entries."""

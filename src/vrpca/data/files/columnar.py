@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from vrpca.data.files.base import DenseFile
 from vrpca.data.files.paths import damage_reported
 from vrpca.errors import DataError
 from vrpca.typing import Array, Rng
+
+WIDEST = 8  # bytes of a number in a table
 
 Columns = Sequence[Array] | Array  # the columns of some rows, or these rows as a matrix
 
@@ -98,9 +100,26 @@ class ColumnarFile(DenseFile):
     def __init__(self, name: str, paths: Sequence[Path], shape: tuple[int, int], dtype: np.dtype, groups: Array):
         super().__init__(paths, shape, dtype)
         self.name, self.groups = name, groups
-        largest = int(np.diff(np.append(groups, shape[0])).max())
-        self.unit_rows = min(largest, max(1, self.block_bytes // (shape[1] * self.dtype.itemsize)))
+        self.largest_group = int(np.diff(np.append(groups, shape[0])).max())
+        self.unit_rows = self._unit_rows()
         self.own = _Own()
+
+    def _unit_rows(self) -> int:
+        return min(self.largest_group, max(1, self.block_bytes // (self.shape[1] * self.dtype.itemsize)))
+
+    def within(self, block_bytes: int) -> Self:
+        """The same with smaller blocks, in shorter units."""
+        other = super().within(block_bytes)
+        other.unit_rows = other._unit_rows()
+        return other
+
+    def part_memory(self, rows: int, columns: int) -> int:
+        """Bytes of a batch, of the room where it is transposed, and of what the library holds."""
+        return rows * columns * (WIDEST + self.dtype.itemsize) + self.group_memory()
+
+    def group_memory(self) -> int:
+        """Bytes that the library holds of a group while its batches are made."""
+        return 0
 
     @abstractmethod
     def batches(self, group: int, columns: slice, rows: int) -> Iterator[Columns]:

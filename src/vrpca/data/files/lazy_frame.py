@@ -17,6 +17,8 @@ NAME = "The lazy frame"
 class LazyFrameSource(ColumnarFile):
     """A lazy frame. It can be read from its beginning only."""
 
+    unlimited = "polars decides how much a lazy frame takes. Write it to a file (sink_parquet), and pass its path"
+
     def __init__(self, frame: Any):
         import polars
 

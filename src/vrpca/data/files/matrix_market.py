@@ -29,13 +29,13 @@ REMEDY = "Write it again, with scipy.io.mmwrite say"
 MOST_COLUMNS = 2**31 - 1  # column numbers have 32 bits
 
 
-def open_matrix(path: Path | Location) -> Any:
-    """The matrix, converted."""
+def open_matrix(path: Path | Location, limited: bool = False) -> Any:
+    """The matrix, converted; it stays on disk where memory is limited."""
     origin = origin_of(path)
     banner = Banner.of(origin)
     convert = _convert_sparse if banner.sparse else _convert_dense
     folder, _ = converted(origin, lambda folder: convert(origin, banner, folder))
-    return open_sparse(folder, origin, banner.shape) if banner.sparse else open_dense(folder, origin)
+    return open_sparse(folder, origin, banner.shape, limited) if banner.sparse else open_dense(folder, origin)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ by block then.
 
 from __future__ import annotations
 
+import math
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from vrpca.data.files.cache import Facts, converted, open_sparse
 from vrpca.data.files.origin import LocalFile
 from vrpca.data.files.raw import RawCsr, RawFile, RawNumbers
 from vrpca.data.memory import fits_in_memory
-from vrpca.data.source import Source
+from vrpca.data.source import Source, check_shape
+from vrpca.data.unloaded import Contents
 from vrpca.errors import DataError
 
 PARTS = ("indptr", "indices", "data")  # of a compressed sparse matrix
@@ -41,13 +43,61 @@ def open_matrix(path: Path) -> Any:
         X = sp.load_npz(file)
     if X.format in ("csr", "csc", "bsr"):
         X.check_format(full_check=True)  # compiled code follows these indices blindly
+    if X.format in ("csr", "csc"):
+        X.sum_duplicates()  # in place: a matrix of the user's would have to be copied for that
     return X
+
+
+def in_parts(path: Path) -> Source | None:
+    """The matrix as a source that is read block by block; None where it is not stored so that it can be."""
+    with path.open("rb") as file:
+        archive = Archive(file)
+        sparse = {"format", "shape"} <= archive.members.keys()
+        names = PARTS if sparse else (_matrix_name(path, archive),)
+        if any(archive.members[name].compress_type != zipfile.ZIP_STORED for name in names if name in archive.members):
+            return None
+        for name in archive.members if sparse else names:
+            archive.check(name)
+        if not sparse:
+            return None if len(archive.header(names[0]).shape) != 2 else _dense_in_parts(path, archive, names[0])
+        return _large_sparse(path, archive) if _kind(archive) == "csr" else None
+
+
+def contents(path: Path) -> Contents:
+    """What the headers say of the matrix. Of a sparse one, its format and shape are read, which are small arrays."""
+    with path.open("rb") as file:
+        archive = Archive(file)
+        if not {"format", "shape"} <= archive.members.keys():
+            name = _matrix_name(path, archive)
+            archive.check(name)
+            header = archive.header(name)
+            check_shape(header.shape)
+            (n, d), size = header.shape, archive.members[name].file_size
+            return Contents((n, d), header.dtype, n * d, False, header.order == "F", size)
+        for name in archive.members:
+            archive.check(name)
+        n, d = (int(count) for count in archive.read("shape"))
+        kind, data = _kind(archive), archive.header("data")
+        size = sum(member.file_size for member in archive.members.values())
+    compressed = kind in ("csr", "csc")  # others become CSR: there are two matrices for a while
+    return Contents((n, d), data.dtype, math.prod(data.shape), True, kind == "csc", size if compressed else 3 * size)
+
+
+def _kind(archive: Archive) -> str:
+    """The format of a sparse matrix."""
+    kind = archive.read("format").item()
+    return kind.decode() if isinstance(kind, bytes) else kind
 
 
 def _dense(path: Path, archive: Archive, name: str) -> Any:
     if fits_in_memory(archive.members[name].file_size):
         return archive.read(name)
     archive.check(name)
+    return _dense_in_parts(path, archive, name)
+
+
+def _dense_in_parts(path: Path, archive: Archive, name: str) -> Source:
+    """A dense matrix that is read block by block."""
     header, offset = archive.header(name), archive.offset(name)
     if offset is None:
         raise _too_large(path, "numpy.savez, or numpy.save")
@@ -59,8 +109,7 @@ def _dense(path: Path, archive: Archive, name: str) -> Any:
 def _large_sparse(path: Path, archive: Archive) -> Source:
     """A CSR matrix that is read block by block."""
     remedy = "scipy.sparse.save_npz(path, X.tocsr(), compressed=False)"
-    kind = archive.read("format").item()
-    kind = kind.decode() if isinstance(kind, bytes) else kind
+    kind = _kind(archive)
     members = [archive.members[name] for name in PARTS if name in archive.members]
     stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
     if kind not in ("csr", "csc") or not stored:

@@ -60,6 +60,13 @@ class RawFile(DenseFile):
         self.pitch = shape[1] * dtype.itemsize if pitch is None else pitch
         self.slow_to_read = not fits_in_memory(shape[0] * self.pitch)
 
+    def part_memory(self, rows: int, columns: int) -> int:
+        """Bytes of rows as they are stored, where numbers have to be converted or picked out."""
+        width = columns * self.stored.itemsize
+        if width == self.pitch and self.stored == self.dtype:
+            return 0
+        return min(rows * self.pitch, max(self.block_bytes, self.pitch)) if self.pitch - width < GAP else width
+
     def read(self, rows: slice, columns: slice, out: Array) -> None:
         """Read whole rows at once, and parts of rows one by one if much lies between them."""
         width = out.shape[1] * self.stored.itemsize

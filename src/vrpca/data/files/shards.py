@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from vrpca.data.files.base import INDEX_BYTES, DenseFile, FileSource, SparseFile
+from vrpca.data.files.base import BUFFERS, INDEX_BYTES, SPARSE_COPIES, DenseFile, FileSource, SparseFile
 from vrpca.data.files.raw import map_on_disk
 from vrpca.data.memory import ArraySource, fits_in_memory
 from vrpca.data.source import Source, working_dtype
@@ -139,16 +139,21 @@ class HeldArray(DenseFile):
         super().__init__([path], X.shape, X.dtype)
         self.path, self.open_one, self.size = path, open_one, X.nbytes
         self.X: Array | None = X
-        self.slow_to_read = False
+        self.slow_to_read, self.held_bytes = False, self.size
 
     def let_go(self) -> None:
         """Do not keep the matrix; read it as a whole."""
         self.X, self.unit_rows, self.slow_to_read = None, self.shape[0], True
+        self.held_bytes -= self.size
 
     def read(self, rows: slice, columns: slice, out: Array) -> None:
         """A part of the matrix."""
         X = self.open_one(self.path) if self.X is None else self.X
         out[...] = X[rows, columns]
+
+    def part_memory(self, rows: int, columns: int) -> int:
+        """Bytes of the matrix, if it is loaded for every block."""
+        return self.size if self.X is None else 0
 
 
 class HeldMatrix(SparseFile):
@@ -159,11 +164,12 @@ class HeldMatrix(SparseFile):
         super().__init__([path], X.shape, working_dtype(X.dtype), X.indptr)
         self.path, self.open_one, self.size = path, open_one, X.data.nbytes + X.indices.nbytes
         self.X: Any = X
-        self.slow_to_read = False
+        self.slow_to_read, self.held_bytes = False, self.held_bytes + self.size
 
     def let_go(self) -> None:
         """Do not keep the matrix; read it as a whole."""
         self.X, self.unit_rows, self.slow_to_read = None, self.shape[0], True
+        self.held_bytes -= self.size
 
     def block_starts(self) -> Array:
         """One block if the matrix is not kept."""
@@ -173,6 +179,10 @@ class HeldMatrix(SparseFile):
         """A part of the entries."""
         X = _csr(self.open_one(self.path)) if self.X is None else self.X
         return X.indices[start:stop], X.data[start:stop]
+
+    def entry_memory(self) -> int:
+        """Bytes of the matrix, if it is loaded for every block."""
+        return 2 * self.size if self.X is None else 0
 
 
 def _csr(X: Any) -> Any:
@@ -187,6 +197,7 @@ class _Joined(FileSource):
     def _join(self, parts: Sequence[FileSource]) -> None:
         self.parts, self.slow_to_read = parts, any(part.slow_to_read for part in parts)
         self.unit_rows = max(part.unit_rows for part in parts)
+        self.held_bytes += sum(part.held_bytes for part in parts)
         rows = [len(part.row_names) for part in parts if part.row_names is not None]
         if len(rows) == len(parts):
             self.row_names = [name for part in parts for name in part.row_names or ()]
@@ -195,10 +206,14 @@ class _Joined(FileSource):
         self.first_rows = np.cumsum([0, *(part.shape[0] for part in parts)])
 
     def within(self, block_bytes: int) -> Self:
-        """Let blocks take no more than this number of bytes, as far as the formats can."""
-        for part in self.parts:
-            part.within(block_bytes)
-        return super().within(block_bytes)
+        """The same with blocks of no more than this number of bytes, as far as the formats can.
+
+        Numbers of parts with a narrower type become wider here, so that their own blocks have to be smaller.
+        """
+        other, size = super().within(block_bytes), self.dtype.itemsize
+        other.parts = [part.within(max(1, block_bytes * part.dtype.itemsize // size)) for part in self.parts]
+        other.unit_rows = max(part.unit_rows for part in other.parts)
+        return other
 
     def _merged_starts(self, bytes_before: Callable[[Array], Array]) -> Array:
         """Where the blocks of the parts begin; small neighbours are put together."""
@@ -228,6 +243,15 @@ class DenseShards(_Joined, DenseFile):
     def block_starts(self) -> Array:
         """Blocks of the parts, put together."""
         return self._merged_starts(lambda rows: rows * (self.shape[1] * self.dtype.itemsize))
+
+    def part_memory(self, rows: int, columns: int) -> int:
+        """Bytes that the part takes which takes most, and of its rows where they have to be converted."""
+        return max(self._memory_of(part, min(rows, part.shape[0]), columns) for part in self.parts)
+
+    def _memory_of(self, part: FileSource, rows: int, columns: int) -> int:
+        assert isinstance(part, DenseFile)
+        converted = 0 if part.dtype == self.dtype else rows * columns * part.dtype.itemsize
+        return part.part_memory(rows, columns) + converted
 
     def read(self, rows: slice, columns: slice, out: Array) -> None:
         """Read from each part what it has of these rows."""
@@ -260,6 +284,12 @@ class SparseShards(_Joined, SparseFile):
     def block_starts(self) -> Array:
         """Blocks of the parts, put together."""
         return self._merged_starts(lambda rows: self.indptr[rows] * (self.dtype.itemsize + INDEX_BYTES))
+
+    def entry_memory(self) -> int:
+        """Bytes that the part takes which takes most, and of the largest one where it comes as a whole."""
+        whole = [part.entries * (part.dtype.itemsize + INDEX_BYTES) for part in self.parts if part.unit_rows > 1]
+        most = max(part.entry_memory() for part in self.parts if isinstance(part, SparseFile))
+        return most + SPARSE_COPIES * BUFFERS * max(whole, default=0)
 
     def read_entries(self, start: int, stop: int) -> tuple[Array, Array]:
         """Read from each part what it has of these entries."""

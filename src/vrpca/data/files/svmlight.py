@@ -24,11 +24,11 @@ from vrpca.typing import Array
 WIDEST = 2**31 - 1  # more columns than any row has: scikit-learn wants a number for parts of a file
 
 
-def open_matrix(path: Path | Location) -> Any:
-    """The matrix, converted."""
+def open_matrix(path: Path | Location, limited: bool = False) -> Any:
+    """The matrix, converted; it stays on disk where memory is limited."""
     origin = origin_of(path)
     folder, facts = converted(origin, lambda folder: _convert(origin, folder))
-    return open_sparse(folder, origin, (facts["rows"], facts["columns"]))
+    return open_sparse(folder, origin, (facts["rows"], facts["columns"]), limited)
 
 
 def _convert(origin: Origin, folder: Path) -> Facts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from vrpca.data.files.chunked import ChunkedFile, only_matrix, sparse_matrix
+from vrpca.data.files.chunked import CHUNKS_HELD, ChunkedFile, only_matrix, sparse_matrix
 from vrpca.data.files.extras import needs
 from vrpca.data.files.remote import Location
 from vrpca.data.source import Source
@@ -37,6 +37,8 @@ def _only(zarr: Any, path: str, group: Any) -> str:
 
 class ZarrArray(ChunkedFile):
     """An array in a zarr store."""
+
+    chunks_held = CHUNKS_HELD
 
 
 def array_source(X: Any) -> ZarrArray:
