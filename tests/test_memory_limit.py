@@ -206,6 +206,14 @@ def test_a_fraction_that_needs_too_many_components_ends_with_a_warning():
     assert found.status is vrpca.Status.MEMORY and len(found.s) >= 8
 
 
+@pytest.mark.parametrize("cost", ["time", "passes"])
+@pytest.mark.parametrize("file", ["C.npy", "csr.npz"])
+def test_a_wide_guess_fits_in_the_smallest_limit(folder, file, cost):
+    start = np.random.default_rng(1).standard_normal((17, 300))
+    options = {"k": 12, "solver": "accelerated", "cost": cost, "tol": 1e-3, "compute_u": False, "start": start}
+    assert len(fit(folder / file, memory_limit=smallest(folder / file, **options), max_passes=15, **options).s) == 12
+
+
 # ---------------------------------------------------------------------------------------------- how files are read
 
 

@@ -346,6 +346,7 @@ class Narrow(Accelerated, Solver[NarrowState]):
         v, block = size.vector, self._block(size.d)
         wider = self.width + 2 * block
         rows = self.width + max(self._capacity(size.d), min(2 * wider, size.d)) + 4 * block
+        rows += 2 * (self.width + 1) if size.guessed else 0
         columns = padded_to(2 * block + 1, PANEL)
         kept = rows + 2 * self.width + 2 * columns + self.heard
         busy = max(columns * v + size.product(columns), (self.heard + STATES * self.width) * v)

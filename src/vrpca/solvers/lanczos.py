@@ -40,7 +40,7 @@ class Lanczos:
         self.size = self.pending = 0  # vectors in S and in Z
         first = block if W0 is None else max(block, min(W0.shape[1], width) + 1)
         # Rows that `widen` may need: until they are written to, they take no memory.
-        rows = max(capacity + first, max(capacity, 2 * (width + 2 * block)) + 4 * block)
+        rows = max(capacity, 2 * (width + 2 * block)) + 4 * block + (0 if W0 is None else 2 * first)
         self.S = np.empty((rows, view.d), view.dtype)
         self.pending = 0 if W0 is None else self._guessed(W0)
         self._fill(rng, max(block, self.pending + 1))
@@ -74,6 +74,8 @@ class Lanczos:
         Return the image of a guest, which is multiplied along with Z and not taken in.
         """
         old, new, threads = self.size, self.size + self.pending, view.n_threads
+        if new + self.pending > len(self.S):  # a guess is wider than a block
+            self.S = with_room(self.S[:new], new + self.pending)
         S, Z, V = self.S[:new], self.Z, self.S[new : new + self.pending]
         image = self.images(view, Z, V, guest)
         C = np.hstack([self.B, sweep(Z, V, n_threads=threads)[:, : len(Z)]])  # B is what the others see of A Z
@@ -174,7 +176,8 @@ class Lanczos:
         T = Y[:, : self.keep]
         Z = self.Z
         recombine(self.S, self.size, T)
-        self.size, self.H, self.B = self.keep, np.diag(theta[: self.keep]), self.B @ T
+        self.size = T.shape[1]  # after a wide guess, there may be fewer than it would keep
+        self.H, self.B = np.diag(theta[: self.size]), self.B @ T
         self.Z[...] = Z
 
     def combined(self, Y: np.ndarray) -> np.ndarray:
