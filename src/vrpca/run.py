@@ -144,6 +144,17 @@ def objective(state: State, k: int) -> float:
     return float(state.theta[:k].sum())
 
 
+def gain(now: float, before: float) -> float:
+    """The relative change of the objective. A start that sees nothing of the data has an objective of zero.
+
+    >>> gain(3.0, 2.0), gain(1.0, 0.0), gain(0.0, 0.0)
+    (0.5, inf, 0.0)
+    """
+    if before > 0:
+        return now / before - 1
+    return np.inf if now > 0 else 0.0
+
+
 def finite(state: State) -> bool:
     """Whether all numbers that matter are finite."""
     return bool(np.isfinite(state.theta).all() and np.isfinite(state.G).all())
@@ -264,7 +275,7 @@ class Run:
         """
         self.epoch += 1
         step, sound = state.step, finite(state)
-        change = objective(state, self.job.k) / objective(self.best, self.job.k) - 1 if sound else -np.inf
+        change = gain(objective(state, self.job.k), objective(self.best, self.job.k)) if sound else -np.inf
         rounding = MONOTONE * np.finfo(self.view.dtype).eps
         if change >= (0.0 if step.noisy else -rounding) or (step == NO_STEP and sound):
             self.state, self.best, self.at_best = state, state.light(), True
