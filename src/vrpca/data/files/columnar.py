@@ -125,6 +125,13 @@ class ColumnarFile(DenseFile):
     def batches(self, group: int, columns: slice, rows: int) -> Iterator[Columns]:
         """Yield columns from the start of a group to the end of the table, about `rows` rows at a time."""
 
+    def _read_runs(self, runs: Sequence[slice], rows: int) -> Array:
+        """Runs of rows. What the stream holds is freed: unlike the threads that read ahead, this one goes on."""
+        try:
+            return super()._read_runs(runs, rows)
+        finally:
+            self.own.stream = None
+
     def block_starts(self) -> Array:
         """Blocks of equal size that begin anew where a group does, unless several groups fit in one block."""
         n, d = self.shape
@@ -161,6 +168,7 @@ class ColumnarFile(DenseFile):
         group = int(np.searchsorted(self.groups, rows.start, side="right")) - 1
         opened, stream = int(self.groups[group]), self.own.stream
         if stream is None or stream.columns != columns or not opened <= stream.row <= rows.start:
+            self.own.stream = stream = None  # what it holds is freed before the next one reads
             self.own.stream = stream = Stream(columns, opened, self.batches(group, columns, rows.stop - rows.start))
         return stream
 
