@@ -71,7 +71,7 @@ clean:
 
 # The install is editable, so Python files need nothing; what is compiled, and what pip reads, calls for a new one.
 $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable ".[test,lint]"
+	$(BIN)/python -m pip install --quiet --editable ".[test,test-anndata,lint]"
 	@touch $@
 
 # The versions to build with are the oldest ones, too: pip reads PIP_BUILD_CONSTRAINT for those, or PIP_CONSTRAINT if it

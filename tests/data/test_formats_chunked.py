@@ -134,7 +134,7 @@ def counts():
 
 
 def annotated(path, X, layer=None):
-    anndata = pytest.importorskip("anndata", reason="anndata is not installed: pip install 'vrpca[test]'")
+    anndata = pytest.importorskip("anndata", reason="anndata is not installed: pip install 'vrpca[test-anndata]'")
     adata = anndata.AnnData(X)
     adata.obs_names = [f"cell {i}" for i in range(X.shape[0])]
     adata.var_names = [f"gene {j}" for j in range(X.shape[1])]
@@ -165,7 +165,7 @@ def test_annotated_matrices(tmp_path, counts, form, dtype):
 
 @pytest.mark.parametrize("form", ["dense", "csr", "csc"])
 def test_annotated_objects(tmp_path, counts, form):
-    anndata = pytest.importorskip("anndata", reason="anndata is not installed: pip install 'vrpca[test]'")
+    anndata = pytest.importorskip("anndata", reason="anndata is not installed: pip install 'vrpca[test-anndata]'")
     adata = annotated(tmp_path / "a.h5ad", in_form(counts, form))
     backed = anndata.read_h5ad(tmp_path / "a.h5ad", backed="r")
     wanted = vrpca.PCA(3, random_state=0, tol=1e-12).fit(counts)
@@ -191,7 +191,7 @@ def test_index_types_of_sparse_groups(tmp_path, counts, form, index):
 
 
 def test_annotated_zarr_stores(tmp_path, counts):
-    anndata = pytest.importorskip("anndata", reason="anndata is not installed: pip install 'vrpca[test]'")
+    anndata = pytest.importorskip("anndata", reason="anndata is not installed: pip install 'vrpca[test-anndata]'")
     for form in ("dense", "csr", "csc"):
         with warnings.catch_warnings():  # anndata and zarr talk about each other's versions
             warnings.simplefilter("ignore")
