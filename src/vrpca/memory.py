@@ -20,11 +20,8 @@ UNITS = {"": 1, "b": 1} | {
     for ending, base in (("", 1000), ("b", 1000), ("ib", 1024))
 }
 DOUBLE = 8  # bytes
-BLOCK_SIZES = (
-    16 << 20,
-    4 << 20,
-    1 << 20,
-)  # bytes of a block of a file: the first is the default, smaller ones are slower
+# Bytes of a block of a file. The first is the default; smaller ones are slower.
+BLOCK_SIZES = (16 << 20, 4 << 20, 1 << 20)
 COLUMN_NUMBERS = 16  # doubles per column: means, variances, scales, the diagonal of A, and what they are made from
 WEIGHT_NUMBERS = 4  # doubles per row with weights: the weights, their roots, and what these are made from
 NORM_NUMBERS = 4  # doubles per row with sampling="norm": norms, their inverses, sums, and a temporary one

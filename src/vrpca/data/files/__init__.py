@@ -178,10 +178,8 @@ def _open(form: Format, path: Path | Location, name: str | None, scaling: str | 
         arguments["scaling"] = scaling
     what, remedy = "is truncated or damaged", "Write or copy it again"
     if isinstance(path, Location):  # every protocol has errors of its own
-        what, remedy = (
-            "cannot be read",
-            "Check the address and the rights to it, install what is missing, or copy the file",
-        )
+        what = "cannot be read"
+        remedy = "Check the address and the rights to it, install what is missing, or copy the file"
     with damage_reported(path, what, remedy):
         return import_module(f"vrpca.data.files.{form.module}").open_matrix(path, **arguments)
 

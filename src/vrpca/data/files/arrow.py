@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -34,9 +35,9 @@ class ArrowSource(ColumnarFile):
         if layout.row_names is not None:
             self.row_names = LazyNames(rows, self._read_row_names)
 
+    @abstractmethod
     def record_batches(self, group: int, names: list[str], rows: int) -> Iterator[Any]:
         """Yield record batches from the start of a group on."""
-        raise NotImplementedError
 
     def batches(self, group: int, columns: slice, rows: int) -> Iterator[Columns]:
         """The numbers in the record batches."""
