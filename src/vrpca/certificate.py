@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 STORED = 8  # units of rounding by which a component may be turned when it is stored: up to 6 in the fuzz harness
+PROVEN = 2  # times the usual rounding that a proof allows for: up to 1.7 times in the fuzz harness
 EQUAL = 64  # Ritz values that differ by fewer units of rounding are taken for equal: products err by up to 16 of them
 
 
@@ -52,7 +53,15 @@ class Certificate:
 
 
 def certify(
-    theta: np.ndarray, G: np.ndarray, k: int, d: int, mu: float, kind: str, eps: float, unit: float = 0.0
+    theta: np.ndarray,
+    G: np.ndarray,
+    k: int,
+    d: int,
+    mu: float,
+    kind: str,
+    eps: float,
+    unit: float = 0.0,
+    basis: int = 0,
 ) -> Certificate:
     """Bound the suboptimality of the k leading Ritz vectors.
 
@@ -74,6 +83,8 @@ def certify(
         Rounding of A W, relative to A.
     unit : float
         Rounding of W: that of its number type.
+    basis : int
+        Number of vectors that W and A W are combined from; 0 where A is known and W is multiplied by it.
     """
     lengths = np.sqrt(np.clip(np.diag(G), 0, None))
     norms = lengths[:k]
@@ -85,10 +96,11 @@ def certify(
         lengths = np.zeros_like(lengths)
     best = min(_bound_with_gap(theta, G, k, mu), _bound_without_gap(theta, G, k, mu))
     value = theta[:k].sum()
-    hidden = 0.0 if k == d else _rounding(theta, lengths[:k], k, mu, eps)
+    E = _product_error(theta, eps, 0 if kind == "estimated" else basis)
+    hidden = 0.0 if k == d else _rounding(theta, lengths[:k], k, mu, E[:k])
     stored = k * (STORED * unit) ** 2 + float(np.finfo(float).eps)
     bound = max(0.0, float(1 - value / best)) + hidden + stored
-    return Certificate(min(1.0, bound), kind, norms / top, _angles(theta, lengths, k, mu, eps), float(mu / top))
+    return Certificate(min(1.0, bound), kind, norms / top, _angles(theta, lengths + E, k, mu, eps), float(mu / top))
 
 
 def _bound_with_gap(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> float:
@@ -103,29 +115,35 @@ def _bound_without_gap(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> f
     return float(theta[:k].sum() + k * max(0.0, mu - theta[k - 1]) + singular.sum())
 
 
-def _rounding(theta: np.ndarray, norms: np.ndarray, k: int, mu: float, eps: float) -> float:
+def _rounding(theta: np.ndarray, norms: np.ndarray, k: int, mu: float, E: np.ndarray) -> float:
     """What rounding can hide. An error E_j in A w_j adds to the residual of w_j, and turns w_j by E_j over its gap.
 
     The factor 2 was found over some thousand generated cases (`benchmarks/certificates.py`).
     """
-    E = _product_error(theta[:k], eps)
     gap = np.maximum(theta[:k] - np.append(theta, mu)[k], np.finfo(float).tiny)
     return float((E * np.minimum(1.0, 2 * (norms + E) / gap)).sum() / theta[:k].sum())
 
 
-def _product_error(theta: np.ndarray, eps: float) -> np.ndarray:
-    """Length of the error of A w_j. The factor 8 was found over the same cases."""
-    return eps * np.maximum(8 * np.abs(theta), theta[0])
+def _product_error(theta: np.ndarray, eps: float, basis: int) -> np.ndarray:
+    """Length of the error of A w_j. The factor 8 was found over the same cases.
+
+    Every vector of a basis that sees the first component has an error of its product in proportion to theta_1. These
+    errors are independent. They can be as large as those of all vectors together, but seldom are: only a proof allows
+    for that. The other terms of an estimate are several times too large (`benchmarks/fuzz_certificates.py`).
+    """
+    if not basis:
+        return eps * np.maximum(8 * np.abs(theta), theta[0])
+    return PROVEN * eps * np.maximum(8 * np.abs(theta), np.sqrt(basis) * theta[0])
 
 
-def _angles(theta: np.ndarray, norms: np.ndarray, k: int, mu: float, eps: float) -> np.ndarray:
+def _angles(theta: np.ndarray, lengths: np.ndarray, k: int, mu: float, eps: float) -> np.ndarray:
     """Bounds on the sines of the angles to the eigenvectors; 1 where there is none.
 
     By Davis and Kahan (1970), the sine is at most the residual's length over the distance to the rest of the spectrum.
     The i-th Ritz value is at most the i-th eigenvalue; those below exceed theirs by their residuals at most. Ritz
-    values that rounding cannot tell apart belong to one group: the angle is the one between subspaces then.
+    values that rounding cannot tell apart belong to one group: the angle is the one between subspaces then. `lengths`
+    are those of the residuals, with what rounding may have hidden of them.
     """
-    lengths = norms + _product_error(theta, eps)
     sines = np.ones(k)
     first = 0
     while first < k:

@@ -12,8 +12,8 @@ CACHE_LINE = 64  # bytes, on x86-64 and on most ARM processors
 # leaves an error of 1e5^2 eps = 2e-6, and the next round squares that.
 LEAST_PIVOT = 1e-5
 # In units of eps: what rounding the rows of V to their type leaves of products with unit vectors, eps / 2 each, with
-# room for coefficients that are larger than 1.
-ORTHOGONAL = 16
+# room for coefficients that are larger than 1. What is left stays, and grows from block to block.
+ORTHOGONAL = 4
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: np.dtype) -> Array:

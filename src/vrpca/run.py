@@ -163,7 +163,7 @@ def finite(state: State) -> bool:
 def certificate_of(state: State, k: int, view: View) -> Certificate:
     """Bound for the k leading vectors."""
     unit = float(np.finfo(view.dtype).eps)
-    certificate = certify(state.theta, state.G, k, state.d, state.mu, state.kind, view.rounding, unit)
+    certificate = certify(state.theta, state.G, k, state.d, state.mu, state.kind, view.rounding, unit, state.basis)
     if certificate.kind == "exact":
         return replace(certificate, ceiling=certificate.mu)
     if state.ceiling is None:
@@ -254,7 +254,7 @@ class Run:
                 self._hear_witness(self.state)
         P = self.state.P if self.state is not None and self.at_best else None
         best = self.best
-        known = {name: getattr(best, name) for name in ("d", "theta", "G", "mu", "kind", "ceiling", "failure")}
+        known = {name: getattr(best, name) for name in ("d", "theta", "G", "mu", "kind", "ceiling", "failure", "basis")}
         answer = Answer(**known, W=best.vectors())
         return Outcome(answer, P, self.job.certificate(best), status, self.history, self.gave_up)
 

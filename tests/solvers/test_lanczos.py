@@ -262,3 +262,18 @@ def test_fewer_varying_columns_than_wanted_vectors(sparse, k):
     Z = data.toarray() if sparse else X - X.mean(0)
     expected = np.linalg.svd(Z, compute_uv=False)[:k]
     np.testing.assert_allclose(found.s, expected, atol=1e-6 * expected[0])
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("seed", range(4))
+def test_directions_of_unlike_lengths(seed, dtype):
+    """A block whose products differ in length by thousands keeps the invariant: the short ones lose no digits."""
+    rng = np.random.default_rng(seed)
+    U, V = (np.linalg.qr(rng.standard_normal((rows, 3)))[0] for rows in (4, 55))
+    X = ((U * [1.0, 0.95, 0.02]) @ V.T).astype(dtype)
+    _, _, A, state, _ = narrow(X, 3)
+    space = state.space
+    S, Z = (rows.astype(float) for rows in (space.S[: space.size], space.Z))
+    error = np.linalg.norm(S @ A - space.H @ S - space.B.T @ Z, axis=1).max()
+    assert error <= 8 * np.finfo(dtype).eps

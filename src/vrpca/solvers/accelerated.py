@@ -402,6 +402,7 @@ class Narrow(Accelerated, Solver[NarrowState]):
             G=G[:l, :l].copy(),
             mu=mu,
             kind=kind,
+            basis=space.size,
             steps_left=None if space.pending else 0,
             space=space,
             coefficients=Y[:, :l].copy(),

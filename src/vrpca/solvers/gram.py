@@ -90,7 +90,7 @@ class Gram(Solver[Answer]):
         R = U - exact * theta
         mu, kind = known_outside(values, l, None)
         W = exact.astype(view.dtype)
-        return Answer(d=d, W=W, theta=theta, G=R.T @ R, mu=mu, kind=kind, steps_left=steps_left)
+        return Answer(d=d, W=W, theta=theta, G=R.T @ R, mu=mu, kind=kind, basis=0, steps_left=steps_left)
 
 
 def leading_pairs(A: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

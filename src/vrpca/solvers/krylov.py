@@ -132,6 +132,7 @@ class Krylov(Solver[KrylovState]):
             G=(R[:l] @ R[:l].T).astype(np.float64),
             mu=mu,
             kind=kind,
+            basis=space.size,
             steps_left=0 if space.full else None,
             space=space,
             residuals=R[: self.block],

@@ -196,16 +196,30 @@ void product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* Wt, i64 l, doubl
 
 // wide_product sums in T and adds the sums to totals in double after so many groups of rows. A group has 8 rows in
 // float and 4 rows in double. A larger number costs less time for adding. A smaller number keeps rounding smaller.
-constexpr i64 SUMMED = 128;
+constexpr i64 SUMMED = 32;
+
+// Products with a row are summed over so many columns of X before they are added to the sum over all. That keeps
+// rounding from growing with the length of a row, and costs about 1 addition in 256.
+constexpr i64 SPAN = 256;
 
 // y (R x WIDE) = Z W for R rows and the columns of one panel.
 template <int R, class T>
 inline void project_rows(const T* const* z, i64 d, const T* panel, T* y) {
-    Pack<T, WIDE> s[R];
-    for (int r = 0; r < R; r++) s[r].zero();
-    for (i64 j = 0; j < d; j++)
-        for (int r = 0; r < R; r++) s[r].add_scaled(z[r][j], panel + j * WIDE);
-    for (int r = 0; r < R; r++) s[r].store(y + r * WIDE);
+    for (i64 lo = 0; lo < d || lo == 0; lo += SPAN) {
+        const i64 hi = lo + SPAN < d ? lo + SPAN : d;
+        Pack<T, WIDE> s[R];
+        for (int r = 0; r < R; r++) s[r].zero();
+        for (i64 j = lo; j < hi; j++)
+            for (int r = 0; r < R; r++) s[r].add_scaled(z[r][j], panel + j * WIDE);
+        for (int r = 0; r < R; r++) {
+            if (lo) {
+                Pack<T, WIDE> before;
+                before.load(y + r * WIDE);
+                s[r].add(before);
+            }
+            s[r].store(y + r * WIDE);
+        }
+    }
 }
 
 // One panel of U += Z^T y for R rows. Two sums run side by side, so that an addition does not have to wait for the
