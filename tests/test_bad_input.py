@@ -400,3 +400,13 @@ def test_a_failed_fit_of_other_columns_leaves_the_old_one(named):
 
 def test_errors_are_value_errors():
     assert issubclass(DataError, ValueError) and issubclass(OptionError, ValueError)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(np.float32, 1e6), (np.float64, 2e13)])
+def test_sparse_rows_that_centring_would_turn_into_rounding(dtype, size):
+    """Means that are larger than the deviations by almost all digits are refused, not turned into noise."""
+    X = sp.csr_matrix((size + np.random.default_rng(0).integers(0, 8, (200, 5))).astype(dtype))
+    with pytest.raises(DataError, match=r"means of X's columns .* (pass X as float64|pass X as a dense array)"):
+        vrpca.pca(X, 2, solver="krylov")
+    found, truth = PCA(2, solver="gram", tol=0.01).fit(X), PCA(2).fit(X.toarray().astype(float))
+    np.testing.assert_allclose(found.explained_variance_, truth.explained_variance_, rtol=1e-3)

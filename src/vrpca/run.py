@@ -163,7 +163,8 @@ def finite(state: State) -> bool:
 def certificate_of(state: State, k: int, view: View) -> Certificate:
     """Bound for the k leading vectors."""
     unit = float(np.finfo(view.dtype).eps)
-    certificate = certify(state.theta, state.G, k, state.d, state.mu, state.kind, view.rounding, unit, state.basis)
+    eps = view.rounding if state.basis else view.rounding_of_matrix
+    certificate = certify(state.theta, state.G, k, state.d, state.mu, state.kind, eps, unit, state.basis)
     if certificate.kind == "exact":
         return replace(certificate, ceiling=certificate.mu)
     if state.ceiling is None:

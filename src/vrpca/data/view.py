@@ -27,6 +27,8 @@ from vrpca.typing import Array, Rng, Where
 # A deviation below this part of the mean is rounding. The 10 is that of scikit-learn's StandardScaler.
 ROUNDED_TO_CONSTANT = 10 * float(np.finfo(float).eps)
 
+MOST_CANCELLED = 1e-3  # part of what centring leaves that rounding may be: three digits of the singular values are left
+
 
 class KernelRows:
     """Rows of Z in the form that the kernels take.
@@ -135,6 +137,7 @@ class View:
 
     def product(self, W: Array, P: Array | None = None, out: Array | None = None) -> Array:
         """Return ``A W`` by one pass, in `out` if given; `P` (n x l, zeros), if given, receives ``Z W``."""
+        self._check_cancellation()
         U, projections = self._read(ProductSum(self.kernel_rows, W, self.n_threads, P, out))
         if P is not None and projections is not P:  # a source that lies in several places merges copies
             P[...] = projections
@@ -155,6 +158,17 @@ class View:
         self.product(W, P)
         return P
 
+    def _check_cancellation(self) -> None:
+        """Raise if centring sparse rows after the products would leave little but rounding."""
+        if self.rounding > MOST_CANCELLED:
+            single = self.dtype == np.float32
+            remedy = "pass X as float64" if single else "pass X as a dense array, whose rows are centred first"
+            raise DataError(
+                f"The means of X's columns are {self.cancellation:.0e} times as large as their deviations: with sparse "
+                f"{self.dtype} rows, centring would leave little but rounding. Subtract a constant from such columns, "
+                f"or {remedy}."
+            )
+
     def _read(self, accumulator: Any, rng: Rng | None = None) -> Any:
         """One pass: the accumulator's result."""
         if self.source.block is None:
@@ -163,6 +177,12 @@ class View:
             accumulator.add(0, self.source.block)
         self.rows_read += self.n
         return accumulator.result()
+
+    @property
+    def rounding_of_matrix(self) -> float:
+        """Relative rounding of A itself, which is summed up in double precision; that of the data if they have more."""
+        late = min(self.cancellation**2, CANCELS)  # beyond it, rows are centred before they are multiplied
+        return max(float(np.finfo(self.dtype).eps), late * float(np.finfo(float).eps))
 
     def matrix(self) -> Array:
         """Return A itself (d x d), in double precision, by one pass."""
