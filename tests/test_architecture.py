@@ -23,7 +23,7 @@ LAYERS = (
     ("plan", "outcome", "serialise"),
     ("checkpoint",),
     ("run",),
-    ("decomposition", "check", "info", "scores"),
+    ("decomposition", "check", "info", "scores", "score_files"),
     ("estimators", "sklearn_callbacks"),
     ("model_io", "report", "cli", "__init__", "__main__"),
     ("experiments",),  # they may import everything; only commands may import them, when they are called

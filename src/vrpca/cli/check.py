@@ -11,6 +11,12 @@ from vrpca.check import check as check_model
 from vrpca.cli.printing import describe, print_result
 from vrpca.cli.shared import DONE, FAILED, Data, Json, Model, Threads, open_input
 
+EXAMPLES = """Examples:
+
+vrpca check model.npz data.npy
+
+vrpca check model.npz data.npy --tol 1e-6 --passes 30 --json"""
+
 
 def check(
     model: Model,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,11 +16,15 @@ from vrpca.cli.shared import (
     DONE,
     FAILED,
     INTERRUPTED,
+    SCORES_HELP,
     TERMINATED,
+    Cost,
     Data,
     Json,
+    Kind,
     Memory,
     Quiet,
+    Solver,
     Threads,
     check_outputs,
     complain,
@@ -26,10 +32,19 @@ from vrpca.cli.shared import (
     sigterm_as_ctrl_c,
     warnings_on_stderr,
 )
+from vrpca.cli.transform import written_scores
 from vrpca.data.files.paths import as_path, check_target
 from vrpca.data.open import as_source
 from vrpca.errors import OptionError
-from vrpca.solvers import SOLVERS
+from vrpca.score_files import STDOUT, check_scores
+
+EXAMPLES = """Examples:
+
+vrpca fit data.npy -k 10 --out model.npz
+
+vrpca fit counts.h5ad -k 50 --tol 1e-6 --memory 2GB --out model.npz --scores scores.csv
+
+zcat table.csv.gz | vrpca fit - -k 0.9 --json"""
 
 AngleTol = Annotated[
     float | None, typer.Option(help="Wanted sine of the angle between each component and its eigenvector.")
@@ -40,6 +55,8 @@ WarmStart = Annotated[
 Checkpoint = Annotated[
     Path | None, typer.Option(help="Write the state of the fit to this file, every so often and at Ctrl-C or SIGTERM.")
 ]
+Scores = Annotated[Path | None, typer.Option(help=f"{SCORES_HELP} That takes one more pass.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw the convergence to this file (.png or .svg).")]
 
 
 def fit(
@@ -47,9 +64,9 @@ def fit(
     k: Annotated[str, typer.Option("-k", help="Number of components, or a fraction of the variance such as 0.9.")],
     tol: Annotated[float, typer.Option(help="Wanted suboptimality.")] = 1e-8,
     angle_tol: AngleTol = None,
-    solver: Annotated[str, typer.Option(help=f"auto, {', '.join(SOLVERS)}.")] = "auto",
-    cost: Annotated[str, typer.Option(help="What to save: time, passes, or auto.")] = "auto",
-    certificate: Annotated[str, typer.Option(help="What it rests on: estimated or probabilistic.")] = "estimated",
+    solver: Solver = "auto",
+    cost: Cost = "auto",
+    certificate: Kind = "estimated",
     center: Annotated[bool, typer.Option(help="Subtract the column means, implicitly.")] = True,
     scale: Annotated[bool, typer.Option("--scale", help="Divide by the columns' standard deviations.")] = False,
     max_passes: Annotated[float, typer.Option(help="Passes over the data that may be spent.")] = 100,
@@ -60,13 +77,14 @@ def fit(
     checkpoint: Checkpoint = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the file that --checkpoint names.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the model to this file (.npz).")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the convergence to this file (.png or .svg).")] = None,
+    scores: Scores = None,
+    plot: Plot = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Find the principal components of DATA."""
-    _check_files(data, warm_start, checkpoint, out, plot)
-    _check_checkpoint(checkpoint, resume)
+    files = {"--checkpoint": checkpoint, "--out": out, "--scores": scores, "--plot": plot}
+    _check_files(data, warm_start, files, resume)
     model = vrpca.PCA(
         components(k),
         tol=tol,
@@ -89,24 +107,25 @@ def fit(
     began = time.perf_counter()
     cut_short = _fit(model, X, quiet)
     seconds = time.perf_counter() - began
-    _write(model, out, plot)
-    _print(model, seconds, {"data": data, "model": out, "plot": plot}, as_json)
+    _write(model, X, files, quiet)
+    _print(model, seconds, {"data": data, "model": out, "scores": scores, "plot": plot}, as_json)
     raise typer.Exit(cut_short or (DONE if model.converged_ else FAILED))
 
 
-def _check_files(
-    data: str, warm_start: Path | None, checkpoint: Path | None, out: Path | None, plot: Path | None
-) -> None:
+def _check_files(data: str, warm_start: Path | None, outputs: dict[str, Path | None], resume: bool) -> None:
     """Raise before the fit if a file cannot be written, or would replace another file of the command."""
-    outputs = [("--checkpoint", checkpoint), ("--out", out), ("--plot", plot)]
-    check_outputs(outputs, [("DATA", data), ("--warm-start", warm_start)])
+    check_outputs(list(outputs.items()), [("DATA", data), ("--warm-start", warm_start)])
+    out, scores, plot = (outputs[name] for name in ("--out", "--scores", "--plot"))
     if out is not None:
         check_target(out)
+    if scores is not None:
+        check_scores(scores)
     if plot is not None:
         from vrpca.report import check_plot
 
         check_plot(plot)
         check_target(plot)
+    _check_checkpoint(outputs["--checkpoint"], resume)
 
 
 def _check_checkpoint(path: Path | None, resume: bool) -> None:
@@ -161,9 +180,12 @@ def _fit(model: vrpca.PCA, X: Any, quiet: bool) -> int:
     return DONE
 
 
-def _write(model: vrpca.PCA, out: Path | None, plot: Path | None) -> None:
+def _write(model: vrpca.PCA, X: Any, files: dict[str, Path | None], quiet: bool) -> None:
+    out, scores, plot = (files[name] for name in ("--out", "--scores", "--plot"))
     if out is not None:
         vrpca.save(model.set_params(verbose=False, warm_start=False), out)
+    if scores is not None:
+        written_scores(model, X, scores, quiet)
     if plot is not None:
         from vrpca.report import convergence_plot
 
@@ -175,7 +197,7 @@ def _print(model: vrpca.PCA, seconds: float, files: dict[str, Path | str | None]
         f"{model.solver_} ({model.solver_reason_}): {'converged' if model.converged_ else 'NOT CONVERGED'} after "
         f"{model.n_passes_:.4g} passes, {seconds:.2f} s; {describe(model.certificate_)}, tol {model.tol:g}"
     )
-    written = [f"{what} written to {files[what]}" for what in ("model", "plot") if files[what] is not None]
+    written = [f"{what} written to {files[what]}" for what in ("model", "scores", "plot") if files[what] is not None]
     columns = {"variance": model.explained_variance_, "ratio": model.explained_variance_ratio_}
     facts = {
         "n_samples": int(model.n_samples_),
@@ -188,4 +210,5 @@ def _print(model: vrpca.PCA, seconds: float, files: dict[str, Path | str | None]
         "seconds": seconds,
         "tol": model.tol,
     }
-    print_result(columns, model.certificate_, files, facts, [line, *written], as_json)
+    with redirect_stdout(sys.stderr) if files["scores"] == STDOUT else nullcontext():
+        print_result(columns, model.certificate_, files, facts, [line, *written], as_json)

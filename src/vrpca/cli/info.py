@@ -10,19 +10,32 @@ import typer
 import vrpca
 from vrpca.cli.fit import components
 from vrpca.cli.printing import finite
-from vrpca.cli.shared import Data, Json, Memory, Threads
-from vrpca.solvers import SOLVERS
+from vrpca.cli.shared import Data, Json, Memory, Solver, Threads
+from vrpca.cli.stdin import from_stdin
+
+EXAMPLES = """Examples:
+
+vrpca info data.npy
+
+vrpca info counts.h5ad::layers/counts -k 50 --memory 1GB"""
 
 
 def info(
     data: Data,
     k: Annotated[str, typer.Option("-k", help="Number of components, or a fraction of the variance.")] = "2",
     tol: Annotated[float, typer.Option(help="Wanted suboptimality.")] = 1e-8,
-    solver: Annotated[str, typer.Option(help=f"auto, {', '.join(SOLVERS)}.")] = "auto",
+    solver: Solver = "auto",
     memory: Memory = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Tell what DATA are, how a fit would read them, and what it would take. Only headers are read."""
-    found = vrpca.info(data, components(k), tol=tol, solver=solver, memory_limit=memory, n_threads=threads)
+    found = vrpca.info(
+        from_stdin() if data == "-" else data,
+        components(k),
+        tol=tol,
+        solver=solver,
+        memory_limit=memory,
+        n_threads=threads,
+    )
     print(json.dumps(finite({"data": str(data), **found.as_dict()}), indent=2) if as_json else found)
