@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -19,6 +19,7 @@ from vrpca.cli.shared import (
     Json,
     Memory,
     Quiet,
+    ScaleGenotypes,
     Threads,
     check_outputs,
     complain,
@@ -27,7 +28,7 @@ from vrpca.cli.shared import (
     warnings_on_stderr,
 )
 from vrpca.data.files.paths import as_path, check_target
-from vrpca.data.open import as_source
+from vrpca.data.source import Source
 from vrpca.errors import OptionError
 from vrpca.solvers import SOLVERS
 
@@ -52,6 +53,7 @@ def fit(
     certificate: Annotated[str, typer.Option(help="What it rests on: estimated or probabilistic.")] = "estimated",
     center: Annotated[bool, typer.Option(help="Subtract the column means, implicitly.")] = True,
     scale: Annotated[bool, typer.Option("--scale", help="Divide by the columns' standard deviations.")] = False,
+    scale_genotypes: ScaleGenotypes = False,
     max_passes: Annotated[float, typer.Option(help="Passes over the data that may be spent.")] = 100,
     threads: Threads = None,
     memory: Memory = None,
@@ -83,7 +85,7 @@ def fit(
         checkpoint=checkpoint,
         verbose=not quiet,
     )
-    X = open_input(data, quiet, limited=memory is not None)
+    X = open_input(data, quiet, memory is not None, scale_genotypes)
     if warm_start is not None:
         _start_from(model, warm_start, X)
     began = time.perf_counter()
@@ -122,10 +124,10 @@ def _check_checkpoint(path: Path | None, resume: bool) -> None:
         complain(f"there is no checkpoint {path} yet: the fit starts from the beginning.", DONE)
 
 
-def _start_from(model: vrpca.PCA, path: Path, X: Any) -> None:
+def _start_from(model: vrpca.PCA, path: Path, X: Source) -> None:
     """Let the fit start from the components of a saved model."""
     start = vrpca.load(path)
-    features = as_source(X).shape[1]
+    features = X.shape[1]
     if start.components_.shape[1] != features:
         raise OptionError(
             f"--warm-start {path} is a model of {start.components_.shape[1]} columns, but the data have {features}: "
@@ -144,7 +146,7 @@ def components(k: str) -> int | float:
     raise OptionError(f"-k {k} must be a number of components or a fraction of the variance, such as 10 or 0.9.")
 
 
-def _fit(model: vrpca.PCA, X: Any, quiet: bool) -> int:
+def _fit(model: vrpca.PCA, X: Source, quiet: bool) -> int:
     """Fit the model; return the exit code of Ctrl-C or SIGTERM if one of them ended the fit early, else 0.
 
     Without any answer the command ends here with that code.

@@ -10,7 +10,7 @@ import typer
 import vrpca
 from vrpca.cli.fit import components
 from vrpca.cli.printing import finite
-from vrpca.cli.shared import Data, Json, Memory, Threads
+from vrpca.cli.shared import Data, Json, Memory, ScaleGenotypes, Threads, open_input
 from vrpca.solvers import SOLVERS
 
 
@@ -20,9 +20,11 @@ def info(
     tol: Annotated[float, typer.Option(help="Wanted suboptimality.")] = 1e-8,
     solver: Annotated[str, typer.Option(help=f"auto, {', '.join(SOLVERS)}.")] = "auto",
     memory: Memory = None,
+    scale_genotypes: ScaleGenotypes = False,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Tell what DATA are, how a fit would read them, and what it would take. Only headers are read."""
-    found = vrpca.info(data, components(k), tol=tol, solver=solver, memory_limit=memory, n_threads=threads)
+    X = open_input(data, limited=memory is not None, scale_genotypes=True) if scale_genotypes else data
+    found = vrpca.info(X, components(k), tol=tol, solver=solver, memory_limit=memory, n_threads=threads)
     print(json.dumps(finite({"data": str(data), **found.as_dict()}), indent=2) if as_json else found)

@@ -15,8 +15,9 @@ from typing import Annotated, Any
 
 import typer
 
-from vrpca.data.files import open_data, split_name
-from vrpca.data.open import headers_of
+from vrpca.data.files import split_name
+from vrpca.data.open import from_path
+from vrpca.data.source import Source
 from vrpca.errors import OptionError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143  # the last two are 128 and the signal's number
@@ -37,6 +38,9 @@ Model = Annotated[Path, typer.Argument(help="A model that `vrpca fit --out` wrot
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no warnings.")]
 Memory = Annotated[str | None, typer.Option(help="Memory that the fit may take, such as 2GB, 500MB or 1GiB.")]
+ScaleGenotypes = Annotated[
+    bool, typer.Option("--scale-genotypes", help="For .bed: divide each variant by sqrt(2 p (1 - p)), p its frequency.")
+]
 Threads = Annotated[int | None, typer.Option(help="Threads of the products; all cores by default.")]
 File = tuple[str, Path | str | None]  # the argument or option for a file, such as "--out", and its path if it was given
 
@@ -75,14 +79,14 @@ class _Notices(logging.Handler):
         complain(record.getMessage(), DONE)
 
 
-def open_input(data: str, quiet: bool = False, limited: bool = False) -> Any:
+def open_input(data: str, quiet: bool = False, limited: bool = False, scale_genotypes: bool = False) -> Source:
     """Open the data; say on stderr if they are converted, unless `quiet`. Where memory is limited, load nothing yet."""
     log, notices = logging.getLogger("vrpca"), _Notices(logging.INFO)
     level = log.level
     log.addHandler(notices)
     log.setLevel(logging.CRITICAL if quiet else logging.INFO)
     try:
-        return headers_of(data) if limited else open_data(data)
+        return from_path(data, limited, "genotype" if scale_genotypes else None)
     finally:
         log.removeHandler(notices)
         log.setLevel(level)

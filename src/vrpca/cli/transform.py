@@ -9,9 +9,8 @@ import numpy as np
 import typer
 
 import vrpca
-from vrpca.cli.shared import Data, Model, Quiet, check_outputs, open_input, warnings_on_stderr
+from vrpca.cli.shared import Data, Model, Quiet, ScaleGenotypes, check_outputs, open_input, warnings_on_stderr
 from vrpca.data.files.paths import check_target, new_array, written_whole
-from vrpca.data.open import as_source
 from vrpca.errors import DataError, OptionError
 
 
@@ -19,6 +18,7 @@ def transform(
     model: Model,
     data: Data,
     out: Annotated[Path, typer.Option(help="Write the scores, one row per sample, to this .npy file.")],
+    scale_genotypes: ScaleGenotypes = False,
     quiet: Quiet = False,
 ) -> None:
     """Project DATA onto the components of MODEL."""
@@ -27,9 +27,10 @@ def transform(
         raise OptionError(f"--out {out} must end in .npy: the scores are written as a NumPy array.")
     check_target(out)
     fitted = vrpca.load(model)
-    source = as_source(open_input(data, quiet, limited=fitted.memory_limit is not None))
+    source = open_input(data, quiet, fitted.memory_limit is not None, scale_genotypes)
     if source.shape[1] != fitted.n_features_in_:
-        raise DataError(f"The data have {source.shape[1]} columns, but the model is for {fitted.n_features_in_}.")
+        wanted = f"the model is for {fitted.n_features_in_}: pass data like those of the fit"
+        raise DataError(f"{data} has {source.shape[1]} columns, but {wanted}.")
     shape, dtype = (source.shape[0], fitted.n_components_), np.result_type(source.dtype, fitted.components_.dtype)
     with warnings_on_stderr(quiet), written_whole(out) as temporary:
         scores = new_array(temporary, shape, dtype)  # need not fit in memory

@@ -202,7 +202,7 @@ class CsrSource(SparseSource):
         number = np.cumsum(used, dtype=X.indices.dtype)
         number -= 1
         narrower = CsrSource(sp.csr_array((X.data, number[X.indices], X.indptr), shape=(X.shape[0], len(kept))))
-        narrower.held_bytes = self.held_bytes + X.indices.nbytes
+        narrower.held_bytes, narrower.name = self.held_bytes + X.indices.nbytes, self.name
         return narrower, kept
 
     def transposed(self) -> Source:
@@ -232,7 +232,7 @@ class CscSource(SparseSource):
     def within(self, block_bytes: int) -> CscSource:
         """The same matrix in shorter blocks."""
         other = CscSource(self.X, self._rows(block_bytes))
-        other.held_bytes = self.held_bytes
+        other.held_bytes, other.name = self.held_bytes, self.name
         return other
 
     def convert(self, rows: Where) -> Any:
@@ -246,7 +246,9 @@ class CscSource(SparseSource):
         if (self.shape[1] - len(kept)) * least_saving <= X.indptr.nbytes:
             return self, None
         indptr = np.append(X.indptr[kept], X.indptr[-1])
-        return CscSource(sp.csc_array((X.data, X.indices, indptr), shape=(X.shape[0], len(kept)))), kept
+        narrower = CscSource(sp.csc_array((X.data, X.indices, indptr), shape=(X.shape[0], len(kept))))
+        narrower.name = self.name
+        return narrower, kept
 
     def transposed(self) -> Source:
         """The transposed matrix, which is CSR."""
