@@ -49,7 +49,7 @@ def fit(
     tol: Annotated[float, typer.Option(help="Wanted suboptimality.")] = 1e-8,
     angle_tol: AngleTol = None,
     solver: Annotated[str, typer.Option(help=f"auto, {', '.join(SOLVERS)}.")] = "auto",
-    cost: Annotated[str, typer.Option(help="What to save: time, passes, or auto.")] = "auto",
+    cost: Annotated[str, typer.Option(help="What to save: time, reading, passes, or auto.")] = "auto",
     certificate: Annotated[str, typer.Option(help="What it rests on: estimated or probabilistic.")] = "estimated",
     center: Annotated[bool, typer.Option(help="Subtract the column means, implicitly.")] = True,
     scale: Annotated[bool, typer.Option("--scale", help="Divide by the columns' standard deviations.")] = False,
