@@ -295,6 +295,7 @@ def demand(request: _Request, options: Options) -> Demand:
         left=request.compute_u or request.k is None,
         proof=options.certificate == "probabilistic",
         guessed=request.start is not None,
+        checkpoint=options.checkpoint is not None,
         n_threads=n_threads(options.n_threads),
     )
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import mmap
-import os
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +14,7 @@ from vrpca.data.source import Source, check_matrix, walk, working_dtype
 from vrpca.data.sparse_parts import canonical, compressed
 from vrpca.errors import DataError, DataTypeError
 from vrpca.linalg import CACHE_LINE
+from vrpca.machine import memory_of_container, memory_of_machine
 from vrpca.typing import Array, Rng, Where
 
 BLOCK_BYTES = 4 << 20  # rows that must be converted are converted in blocks of this size: they fit a third-level cache
@@ -92,11 +91,8 @@ def columnwise_neighbours(dtype: np.dtype) -> int:
 
 
 def physical_memory() -> float:
-    """Bytes of memory that this machine has; infinite where it does not say."""
-    names = getattr(os, "sysconf_names", {})  # Windows has none
-    if "SC_PHYS_PAGES" not in names:
-        return math.inf
-    return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    """Bytes of memory that this machine, or the container, has; infinite where it does not say."""
+    return min(memory_of_machine(), memory_of_container())
 
 
 def fits_in_memory(size: float) -> bool:
