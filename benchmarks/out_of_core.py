@@ -75,7 +75,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--limit", default="1GB", help="memory_limit")
     parser.add_argument("-k", type=int, default=10, help="components of the dense matrix")
     parser.add_argument("--tol", type=float, default=1e-6)
-    parser.add_argument("--cost", default="passes", help="cost of the fit")
+    parser.add_argument("--cost", default="reading", help="cost of the fit; `auto` has the same for large files")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--only", nargs="*", help="formats, csr, peers")
     return parser.parse_args()
@@ -92,7 +92,9 @@ def machine() -> str:
             versions.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             continue
-    return f"{model}, {os.cpu_count()} cores, {memory:.0f} GB, Linux {platform.release()}; {', '.join(versions)}"
+    load = f"load {os.getloadavg()[0]:.1f} before"
+    system = f"{model}, {os.cpu_count()} cores, {memory:.0f} GB, {load}, Linux {platform.release()}"
+    return f"{system}; {', '.join(versions)}"
 
 
 # ------------------------------------------------------------------------------------------------------ the data
