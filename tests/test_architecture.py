@@ -17,7 +17,7 @@ LONGEST = 50  # lines of a function, without its docstring
 
 # From the bottom to the top: a module may import those of its own layer and of the layers below.
 LAYERS = (
-    ("errors", "history", "options", "kernels", "linalg", "memory", "threads", "typing", "progress"),
+    ("errors", "history", "options", "kernels", "linalg", "machine", "memory", "threads", "typing", "progress"),
     ("data",),
     ("certificate", "solvers"),
     ("plan", "outcome", "serialise"),

@@ -59,10 +59,10 @@ _PARAMETERS = """solver : str, default="auto"
         Find the components one after the other (Remark 1's second option).
     restarts : int, default=1
         Independent runs, of which the one with the largest objective is kept.
-    cost : {"auto", "time", "passes"}, default="auto"
-        What `accelerated` is to save: ``"time"`` (narrow blocks, little arithmetic) or ``"passes"`` (few passes over
-        the data, for more arithmetic and memory). By default time, but passes for files larger than half of the
-        machine's memory.
+    cost : {"auto", "time", "reading", "passes"}, default="auto"
+        What `accelerated` is to save: ``"time"`` (narrow blocks, little arithmetic), ``"reading"`` (blocks as wide as
+        can be multiplied while a disk reads 1 GB/s) or ``"passes"`` (as few passes as possible, whatever the
+        arithmetic and memory). By default reading for files that are read block by block, else time.
     certificate : {"estimated", "probabilistic"}, default="estimated"
         What the certificate is to rest on: the search that found the components, or a fresh random search outside them,
         which costs further passes and bounds what was missed but for a `failure_probability`. Where `gram` is the

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.memory import let_go_of_pages
-from vrpca.data.source import Source, check_finite
+from vrpca.data.source import Source, check_finite, errors_named
 from vrpca.errors import DataError
 
 WRITTEN = 16 << 20  # bytes of scores between two times that pages of a mapped file are let go: as many as a block has
@@ -30,9 +30,10 @@ def scores(
     axes = components.T if scale is None else (components / scale).T
     if out is None:
         out = np.zeros((n, axes.shape[1]), np.result_type(source.dtype, components.dtype))
-    if source.by_columns:
-        return source.transposed().reduce(ScoreColumns(axes, mean, out)).result()
-    found = source.reduce(ScoreRows(axes, mean, out))
+    with errors_named(source):
+        if source.by_columns:
+            return source.transposed().reduce(ScoreColumns(axes, mean, out)).result()
+        found = source.reduce(ScoreRows(axes, mean, out))
     if found.rows_seen != n:
         raise DataError(f"The source has {n} rows, but its blocks have {found.rows_seen}.")
     return found.result()
@@ -51,11 +52,11 @@ class ScoreRows:
         self.rows_seen += X.shape[0]
         rows = SPARSE_ROWS if sp.issparse(X) else ROWS
         for lo in range(0, X.shape[0], rows):
-            part = self._projected(X[lo : lo + rows] if X.shape[0] > rows else X)
+            block = X[lo : lo + rows] if X.shape[0] > rows else X
+            part = self._projected(block)
             if not np.isfinite(part).all():
-                raise DataError(
-                    "Input X contains NaN or infinity; it must hold finite numbers only. Impute or drop such rows."
-                )
+                check_finite(start + lo, block)
+                raise DataError("X holds numbers so large that its scores overflow. Divide them by a constant.")
             self.out[start + lo : start + lo + len(part)] = part
             self.written += part.nbytes
             if self.written > WRITTEN:  # if the scores lie in a mapped file, its pages need not stay in memory

@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -24,6 +24,7 @@ from vrpca.cli.shared import (
     Kind,
     Memory,
     Quiet,
+    ScaleGenotypes,
     Solver,
     Threads,
     check_outputs,
@@ -34,7 +35,7 @@ from vrpca.cli.shared import (
 )
 from vrpca.cli.transform import written_scores
 from vrpca.data.files.paths import as_path, check_target
-from vrpca.data.open import as_source
+from vrpca.data.source import Source
 from vrpca.errors import OptionError
 from vrpca.score_files import STDOUT, check_scores
 
@@ -69,6 +70,7 @@ def fit(
     certificate: Kind = "estimated",
     center: Annotated[bool, typer.Option(help="Subtract the column means, implicitly.")] = True,
     scale: Annotated[bool, typer.Option("--scale", help="Divide by the columns' standard deviations.")] = False,
+    scale_genotypes: ScaleGenotypes = False,
     max_passes: Annotated[float, typer.Option(help="Passes over the data that may be spent.")] = 100,
     threads: Threads = None,
     memory: Memory = None,
@@ -101,7 +103,7 @@ def fit(
         checkpoint=checkpoint,
         verbose=not quiet,
     )
-    X = open_input(data, quiet, limited=memory is not None)
+    X = open_input(data, quiet, memory is not None, scale_genotypes)
     if warm_start is not None:
         _start_from(model, warm_start, X)
     began = time.perf_counter()
@@ -141,10 +143,10 @@ def _check_checkpoint(path: Path | None, resume: bool) -> None:
         complain(f"there is no checkpoint {path} yet: the fit starts from the beginning.", DONE)
 
 
-def _start_from(model: vrpca.PCA, path: Path, X: Any) -> None:
+def _start_from(model: vrpca.PCA, path: Path, X: Source) -> None:
     """Let the fit start from the components of a saved model."""
     start = vrpca.load(path)
-    features = as_source(X).shape[1]
+    features = X.shape[1]
     if start.components_.shape[1] != features:
         raise OptionError(
             f"--warm-start {path} is a model of {start.components_.shape[1]} columns, but the data have {features}: "
@@ -163,7 +165,7 @@ def components(k: str) -> int | float:
     raise OptionError(f"-k {k} must be a number of components or a fraction of the variance, such as 10 or 0.9.")
 
 
-def _fit(model: vrpca.PCA, X: Any, quiet: bool) -> int:
+def _fit(model: vrpca.PCA, X: Source, quiet: bool) -> int:
     """Fit the model; return the exit code of Ctrl-C or SIGTERM if one of them ended the fit early, else 0.
 
     Without any answer the command ends here with that code.
@@ -180,7 +182,7 @@ def _fit(model: vrpca.PCA, X: Any, quiet: bool) -> int:
     return DONE
 
 
-def _write(model: vrpca.PCA, X: Any, files: dict[str, Path | None], quiet: bool) -> None:
+def _write(model: vrpca.PCA, X: Source, files: dict[str, Path | None], quiet: bool) -> None:
     out, scores, plot = (files[name] for name in ("--out", "--scores", "--plot"))
     if out is not None:
         vrpca.save(model.set_params(verbose=False, warm_start=False), out)

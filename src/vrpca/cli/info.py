@@ -10,7 +10,7 @@ import typer
 import vrpca
 from vrpca.cli.fit import components
 from vrpca.cli.printing import finite
-from vrpca.cli.shared import Data, Json, Memory, Solver, Threads
+from vrpca.cli.shared import Data, Json, Memory, ScaleGenotypes, Solver, Threads, open_input
 from vrpca.cli.stdin import from_stdin
 
 EXAMPLES = """Examples:
@@ -26,16 +26,13 @@ def info(
     tol: Annotated[float, typer.Option(help="Wanted suboptimality.")] = 1e-8,
     solver: Solver = "auto",
     memory: Memory = None,
+    scale_genotypes: ScaleGenotypes = False,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Tell what DATA are, how a fit would read them, and what it would take. Only headers are read."""
-    found = vrpca.info(
-        from_stdin() if data == "-" else data,
-        components(k),
-        tol=tol,
-        solver=solver,
-        memory_limit=memory,
-        n_threads=threads,
-    )
+    X = from_stdin() if data == "-" else data
+    if scale_genotypes:
+        X = open_input(X, limited=memory is not None, scale_genotypes=True)
+    found = vrpca.info(X, components(k), tol=tol, solver=solver, memory_limit=memory, n_threads=threads)
     print(json.dumps(finite({"data": str(data), **found.as_dict()}), indent=2) if as_json else found)

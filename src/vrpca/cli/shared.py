@@ -16,15 +16,16 @@ from typing import Annotated, Any
 import typer
 
 from vrpca.cli.stdin import from_stdin
-from vrpca.data.files import open_data, split_name
-from vrpca.data.open import headers_of
+from vrpca.data.files import split_name
+from vrpca.data.open import from_path
+from vrpca.data.source import Source
 from vrpca.errors import OptionError
 from vrpca.score_files import STDOUT
 from vrpca.solvers import SOLVERS
 
 CHOICES = {  # of options that name one of a few things
     "solver": ("auto", *SOLVERS),
-    "cost": ("auto", "time", "passes"),
+    "cost": ("auto", "time", "reading", "passes"),
     "certificate": ("estimated", "probabilistic"),
 }
 DONE, FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143  # the last two are 128 and the signal's number
@@ -60,6 +61,9 @@ SCORES_HELP = (
 )
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no warnings.")]
 Memory = Annotated[str | None, typer.Option(help="Memory that the fit may take, such as 2GB, 500MB or 1GiB.")]
+ScaleGenotypes = Annotated[
+    bool, typer.Option("--scale-genotypes", help="For .bed: divide each variant by sqrt(2 p (1 - p)), p its frequency.")
+]
 Threads = Annotated[int | None, typer.Option(help="Threads of the products; all cores by default.")]
 File = tuple[str, Path | str | None]  # the argument or option for a file, such as "--out", and its path if it was given
 
@@ -98,7 +102,7 @@ class _Notices(logging.Handler):
         complain(record.getMessage(), DONE)
 
 
-def open_input(data: str, quiet: bool = False, limited: bool = False) -> Any:
+def open_input(data: str, quiet: bool = False, limited: bool = False, scale_genotypes: bool = False) -> Source:
     """Open the data; say on stderr if they are converted, unless `quiet`. Where memory is limited, load nothing yet."""
     log, notices = logging.getLogger("vrpca"), _Notices(logging.INFO)
     level = log.level
@@ -106,7 +110,7 @@ def open_input(data: str, quiet: bool = False, limited: bool = False) -> Any:
     log.setLevel(logging.CRITICAL if quiet else logging.INFO)
     try:
         data = from_stdin() if data == "-" else data
-        return headers_of(data) if limited else open_data(data)
+        return from_path(data, limited, "genotype" if scale_genotypes else None)
     finally:
         log.removeHandler(notices)
         log.setLevel(level)

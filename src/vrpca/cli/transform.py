@@ -15,12 +15,13 @@ from vrpca.cli.shared import (
     Json,
     Model,
     Quiet,
+    ScaleGenotypes,
     check_outputs,
     complain,
     open_input,
     warnings_on_stderr,
 )
-from vrpca.data.open import as_source
+from vrpca.data.source import Source
 from vrpca.errors import DataError
 from vrpca.score_files import STDOUT, check_scores, write_scores
 
@@ -35,6 +36,7 @@ def transform(
     model: Model,
     data: Data,
     out: Annotated[Path, typer.Option(help=SCORES_HELP)],
+    scale_genotypes: ScaleGenotypes = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -42,8 +44,11 @@ def transform(
     check_outputs([("--out", out)], [("MODEL", model), ("DATA", data)])
     check_scores(out)
     fitted = vrpca.load(model)
-    X = open_input(data, quiet, limited=fitted.memory_limit is not None)
-    facts = written_scores(fitted, X, out, quiet)
+    source = open_input(data, quiet, fitted.memory_limit is not None, scale_genotypes)
+    if source.shape[1] != fitted.n_features_in_:
+        wanted = f"the model is for {fitted.n_features_in_}: pass data like those of the fit"
+        raise DataError(f"{data} has {source.shape[1]} columns, but {wanted}.")
+    facts = written_scores(fitted, source, out, quiet)
     if as_json:
         text = json.dumps({"model": str(model), "data": data, "scores": str(out), **facts}, indent=2)
     else:
@@ -54,11 +59,8 @@ def transform(
         complain(text, 0)
 
 
-def written_scores(fitted: Any, X: Any, out: Path, quiet: bool) -> dict[str, Any]:
+def written_scores(fitted: Any, source: Source, out: Path, quiet: bool) -> dict[str, Any]:
     """Write the scores of data to a file; return what is to be said of them."""
-    source = as_source(X)
-    if source.shape[1] != fitted.n_features_in_:
-        raise DataError(f"The data have {source.shape[1]} columns, but the model is for {fitted.n_features_in_}.")
     with warnings_on_stderr(quiet):
         (n, k), dtype = write_scores(fitted, source, out)
     return {"n_samples": n, "n_components": k, "dtype": str(dtype)}

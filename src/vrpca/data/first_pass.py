@@ -118,8 +118,8 @@ class Problem:
     def check_variation(self, moments: Moments) -> None:
         """Raise where nothing varies: one row, constant rows, or zeros only."""
         if self.center and self.rows_that_count < 2:
-            n = self.rows_that_count
-            raise DataError(f"PCA of n_samples = {n} sample is not defined: centring one row leaves nothing.")
+            what = f"PCA of n_samples = {self.rows_that_count} sample is not defined"
+            raise DataError(f"{what}: centring one row leaves nothing. Pass more rows.")
         if not (self.square(moments) > (CONSTANT * np.abs(moments.mean)) ** 2).any():
             if not self.center:
                 raise DataError("X is zero everywhere: there is nothing to decompose.")

@@ -26,7 +26,7 @@ from vrpca.data.memory import (
 )
 from vrpca.data.source import Source
 from vrpca.data.unloaded import UnloadedFile
-from vrpca.errors import DataTypeError
+from vrpca.errors import DataError, DataTypeError
 from vrpca.typing import Array
 
 
@@ -50,7 +50,7 @@ def array_source(X: Array, limited: bool = False) -> Source:
 def unmapped(X: ArraySource) -> Source:
     """The source; if it is a map, one that is read into buffers."""
     source = array_source(X.X, limited=True)
-    source.row_names, source.column_names = X.row_names, X.column_names
+    source.row_names, source.column_names, source.name = X.row_names, X.column_names, X.name
     return source if on_disk(X.X) else X
 
 
@@ -59,18 +59,34 @@ def span(X: Array) -> int:
     return X.itemsize + sum(abs(stride) * (count - 1) for stride, count in zip(X.strides, X.shape, strict=True))
 
 
-def headers_of(path: Any) -> Source:
-    """The source of a file where memory is limited. What has to be loaded waits until it is known that it fits."""
-    parts = in_parts(path)
-    return whole_file(path) if parts is None else parts
+def from_path(path: Any, limited: bool = False, scaling: str | None = None) -> Source:
+    """The source of a file or of several, with a name for messages; `scaling` is that of `vrpca.open_data`."""
+    if limited:
+        parts = in_parts(path) if scaling is None else None
+        return whole_file(path, scaling) if parts is None else named(parts, path)
+    return source_of(path, open_data(path, scaling=scaling))
 
 
-def whole_file(path: Any) -> Source:
+def whole_file(path: Any, scaling: str | None = None) -> Source:
     """The source of a file of which no more than headers have been read."""
-    found = contents(path)
+    found = contents(path) if scaling is None else None
     if found is None:
-        return as_source(open_limited(path), True)
-    return UnloadedFile(found, lambda: as_source(open_data(path)))
+        return source_of(path, open_limited(path, scaling), limited=True)
+    return named(UnloadedFile(found, lambda: source_of(path, open_data(path))), path)
+
+
+def source_of(path: Any, X: Any, limited: bool = False) -> Source:
+    """What a path has opened as a source; errors name the path."""
+    try:
+        return named(as_source(X, limited), path)
+    except DataError as error:
+        raise type(error)(f"{path}: {error}") from error
+
+
+def named(source: Source, path: Any) -> Source:
+    """The source with a name for messages, unless it has one."""
+    source.name = source.name or (str(path) if isinstance(path, str | os.PathLike) else f"{path[0]} and others")
+    return source
 
 
 def held(source: SparseSource, X: Any) -> Source:
@@ -163,7 +179,7 @@ def as_source(X: Any, limited: bool = False) -> Source:
             "subclass of vrpca.Source that hands out blocks of its rows."
         )
     if is_path(X):
-        return headers_of(X) if limited else as_source(open_data(X))
+        return from_path(X, limited)
     if sp.issparse(X):
         return held(sparse_source(X), X)
     if is_frame(X):

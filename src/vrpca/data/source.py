@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from vrpca.errors import DataError
+from vrpca.errors import DataError, NotFiniteError
 from vrpca.typing import Array, Rng
 
 INDEX_BYTES = 4  # of a column number beside a stored entry, in most data
@@ -94,6 +95,8 @@ class Source(ABC):
         Why a memory limit cannot be kept, and what to do, where it cannot.
     row_names, column_names : sequence of str or None
         Names of samples and features, where the data have them.
+    name : str
+        The file that the data come from, for messages; empty for data in memory.
     """
 
     shape: tuple[int, int]
@@ -110,6 +113,7 @@ class Source(ABC):
     unlimited: str | None = None
     row_names: Sequence[str] | None = None
     column_names: Sequence[str] | None = None
+    name: str = ""
 
     @abstractmethod
     def blocks(self, rng: Rng | None = None) -> Iterator[tuple[int, Any]]:
@@ -165,6 +169,14 @@ class Source(ABC):
     def by_rows(self) -> bool:
         """Whether a pass over the transposed matrix would take many readings of the data."""
         return False
+
+    def place(self, row: int) -> str:
+        """The file that a row lies in, and where; empty for data in memory."""
+        return self.name
+
+    def file_names(self) -> Sequence[str]:
+        """The names by which messages know the data."""
+        return [self.name]
 
     def reduce(self, accumulator: A, rng: Rng | None = None) -> A:
         """Feed all rows to an accumulator: one pass. Return the accumulator."""
@@ -253,12 +265,27 @@ def check_finite(where: int | Array, X: Any, axes: tuple[str, str] = ("row", "co
         return
     bad = tuple(np.argwhere(~np.isfinite(values))[0])
     row, column = bad if not sp.issparse(X) else (np.searchsorted(X.indptr, bad[0], side="right") - 1, X.indices[bad])
-    number = where[row] if isinstance(where, np.ndarray) else where + row
+    number = int(where[row] if isinstance(where, np.ndarray) else where + row)
     what = "NaN" if np.isnan(values[bad]) else "infinity"
-    raise DataError(
+    raise NotFiniteError(
         f"Input X contains {what} ({axes[0]} {number}, {axes[1]} {column}); it must hold finite numbers only. "
-        "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer)."
+        "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer).",
+        number if axes[0] == "row" else int(column),
     )
+
+
+@contextmanager
+def errors_named(source: Source) -> Iterator[None]:
+    """Let errors about data from a file name the file; one that names it already stays as it is."""
+    try:
+        yield
+    except NotFiniteError as error:
+        place = source.place(error.row)
+        raise DataError(f"{place}: {error}" if place else str(error)) from error
+    except DataError as error:
+        if not source.name or any(name in str(error) for name in source.file_names()):
+            raise
+        raise DataError(f"{source.name}: {error}") from error
 
 
 def walk(n: int, rows: int, rng: Rng | None) -> Iterator[slice]:
