@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.memory import let_go_of_pages
-from vrpca.data.source import Source, check_finite
+from vrpca.data.source import Reduction, Source, check_finite
 from vrpca.errors import DataError
 
 WRITTEN = 16 << 20  # bytes of scores between two times that pages of a mapped file are let go: as many as a block has
@@ -38,8 +38,11 @@ def scores(
     return found.result()
 
 
-class ScoreRows:
+class ScoreRows(Reduction):
     """Accumulates ``(x_i - mean) axes`` for every row."""
+
+    inputs = ("axes", "mean")
+    row_sums = ("out",)
 
     def __init__(self, axes: np.ndarray, mean: np.ndarray | None, out: np.ndarray):
         self.axes, self.mean = axes, mean
@@ -70,7 +73,7 @@ class ScoreRows:
     def merge(self, other: ScoreRows) -> None:
         """Take in what another accumulator has seen."""
         self.rows_seen += other.rows_seen
-        self.out += other.out  # rows that one of them has not seen are zero there
+        self.join("out", other)
 
     def result(self) -> np.ndarray:
         """The scores."""
