@@ -212,7 +212,8 @@ def _planned(options: Options, room: Room, name: str, reason: str, task: Task, k
 def _solver(options: Options, room: Room, name: str, transpose: bool, k: int) -> Solver:
     """The solver of this name, as it is where there is room enough."""
     solver = solver_for(options, name, k, room.source.entries, room.source.shape[0 if transpose else 1])
-    solver.projects = options.memory_limit is None or room.demand.left or transpose
+    spare = options.memory_limit is None and not room.source.elsewhere
+    solver.projects = spare or room.demand.left or transpose
     return solver
 
 

@@ -169,6 +169,10 @@ class Source(ABC):
         Whether reading costs more than arithmetic.
     sample_bytes : float
         The most bytes of a sample that is worth its way here.
+    elsewhere : bool
+        Whether rows lie in other processes: what is kept for each row has a long way.
+    trusted : bool
+        Whether the source is one of this package, whose blocks need no check.
     passes_to_open : int
         Passes over the data that were made before the first one, to find out what they are.
     gather_rows : int
@@ -193,6 +197,8 @@ class Source(ABC):
     wide_at: float = 1.0
     slow_to_read: bool = False
     sample_bytes: float = float("inf")
+    elsewhere: bool = False
+    trusted: bool = False
     passes_to_open: int = 0
     gather_rows: int = 0
     neighbours: int = 1
@@ -218,6 +224,11 @@ class Source(ABC):
     def entries(self) -> int:
         """Number of stored entries."""
         return self.shape[0] * self.shape[1]
+
+    @property
+    def most_sampled(self) -> int:
+        """The most rows that a sample should have."""
+        return int(min(self.shape[0], self.sample_bytes / max(1.0, self.bytes_per_row)))
 
     @property
     def bytes_per_row(self) -> float:
