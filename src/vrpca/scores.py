@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.memory import let_go_of_pages
+from vrpca.data.open import as_source
 from vrpca.data.source import Reduction, Source, check_finite
 from vrpca.errors import DataError
 
@@ -36,6 +38,25 @@ def scores(
     if found.rows_seen != n:
         raise DataError(f"The source has {n} rows, but its blocks have {found.rows_seen}.")
     return found.result()
+
+
+@dataclass(frozen=True)
+class ScoresOfChunk:
+    """The scores of a chunk of rows, whitened if asked for."""
+
+    components: np.ndarray
+    mean: np.ndarray | None
+    scale: np.ndarray | None
+    whitening: np.ndarray | None
+    dtype: np.dtype
+
+    def __call__(self, chunk: Any) -> np.ndarray:
+        """The scores; none of a chunk without rows."""
+        if chunk.shape[0] == 0:
+            return np.zeros((0, len(self.components)), self.dtype)
+        found = scores(as_source(chunk), self.components, self.mean, self.scale)
+        found = found if self.whitening is None else found * self.whitening
+        return found.astype(self.dtype, copy=False)
 
 
 class ScoreRows(Reduction):

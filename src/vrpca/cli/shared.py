@@ -77,12 +77,19 @@ class _Notices(logging.Handler):
 
 def open_input(data: str, quiet: bool = False, limited: bool = False) -> Any:
     """Open the data; say on stderr if they are converted, unless `quiet`. Where memory is limited, load nothing yet."""
+    with notices_on_stderr(quiet):
+        return headers_of(data) if limited else open_data(data)
+
+
+@contextmanager
+def notices_on_stderr(quiet: bool) -> Iterator[None]:
+    """Print what the package logs as lines on stderr. With `quiet`, print nothing."""
     log, notices = logging.getLogger("vrpca"), _Notices(logging.INFO)
     level = log.level
     log.addHandler(notices)
     log.setLevel(logging.CRITICAL if quiet else logging.INFO)
     try:
-        return headers_of(data) if limited else open_data(data)
+        yield
     finally:
         log.removeHandler(notices)
         log.setLevel(level)

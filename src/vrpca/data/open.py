@@ -105,9 +105,10 @@ OPEN = (
 )
 # The same for what dask holds. It depends on a memory limit whether it is kept in memory.
 HELD_BY_DASK = (
-    ("dask.array", "Array", "array_source"),
-    ("dask.dataframe", "DataFrame", "frame_source"),
+    ("dask.array", "Array", "cluster.opening", "array_source"),
+    ("dask.dataframe", "DataFrame", "cluster.opening", "frame_source"),
 )
+DELAYED = ("cluster.opening", "blocks_source")  # for lists of delayed blocks
 
 
 def _opener(X: Any) -> tuple[str, str] | None:
@@ -119,15 +120,16 @@ def _opener(X: Any) -> tuple[str, str] | None:
     return None
 
 
-def _dask_opener(X: Any) -> str | None:
-    """The function in `cluster.opening` that makes a source of X, if dask holds it."""
-    for package, kind, function in HELD_BY_DASK:
+def _dask_opener(X: Any) -> tuple[str, str] | None:
+    """The module here and its function that make a source of X, if dask holds it."""
+    for package, kind, module, function in HELD_BY_DASK:
         found = sys.modules.get(package)
         if found is not None and kind in vars(found) and isinstance(X, vars(found)[kind]):
-            return function
+            return module, function
     delayed = sys.modules.get("dask.delayed")
-    blocks = isinstance(X, list | tuple) and len(X) > 0 and delayed is not None
-    return "blocks_source" if blocks and all(isinstance(each, delayed.Delayed) for each in X) else None
+    if delayed is None or not isinstance(X, list | tuple) or not X:
+        return None
+    return DELAYED if all(isinstance(each, vars(delayed)["Delayed"]) for each in X) else None
 
 
 def is_open(X: Any) -> bool:
@@ -140,12 +142,14 @@ def held_by_dask(X: Any) -> bool:
     return _dask_opener(X) is not None
 
 
-def opened(X: Any) -> Any:
+def opened(X: Any, limited: bool) -> Any:
     """X as a source, or what is to be made a source of."""
-    opener = _opener(X)
+    of_dask = _dask_opener(X)
+    opener = of_dask or _opener(X)
     assert opener is not None
     module, function = opener
-    return vars(import_module(f"vrpca.data.{module}"))[function](X)
+    make = vars(import_module(f"vrpca.data.{module}"))[function]
+    return make(X, limited) if of_dask else make(X)
 
 
 def as_source(X: Any, limited: bool = False) -> Source:
@@ -173,11 +177,8 @@ def as_source(X: Any, limited: bool = False) -> Source:
     if hasattr(X, "blocks") and hasattr(X, "transposed"):
         kind = type(X).__name__
         raise DataTypeError(f"X is a {kind}, which looks like a source but is none: derive {kind} from vrpca.Source.")
-    function = _dask_opener(X)
-    if function is not None:
-        return vars(import_module("vrpca.data.cluster.opening"))[function](X, limited)
     if is_open(X):
-        return as_source(opened(X), limited)
+        return as_source(opened(X, limited), limited)
     if lies_elsewhere(X):
         kind = f"{type(X).__module__.partition('.')[0]} {type(X).__name__}"
         raise DataTypeError(

@@ -126,7 +126,7 @@ def _added(one: Array, other: Array) -> Array:
 class ArraySum(Reduction):
     """The base of accumulators whose result is one array: a sum, or a place for each row, zero until it is seen."""
 
-    sums = ("out",)
+    sums: ClassVar[tuple[str, ...]] = ("out",)
     out: Array
 
     def merge(self, other: Any) -> None:

@@ -295,7 +295,7 @@ class OfKernelRows(OfMappedRows):
     rows: KernelRows
 
     @property
-    def row_map(self) -> RowMap:  # type: ignore[override]
+    def row_map(self) -> RowMap:
         """The map of the rows."""
         return self.rows.map
 

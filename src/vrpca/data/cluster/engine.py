@@ -87,6 +87,7 @@ class Engine(ABC):
     def failures(self, graph: Graph, keys: Sequence[str]) -> dict[str, BaseException]:
         """Run tasks; return the errors of those that fail."""
 
+    @abstractmethod
     def check(self, error: BaseException) -> None:
         """Raise if an error says that nothing can be run any more."""
 
@@ -94,7 +95,7 @@ class Engine(ABC):
 class LocalEngine(Engine):
     """One of dask's schedulers on this machine: threads, unless the user has set another one."""
 
-    remote, name = False, "the local scheduler"
+    remote, name = False, "this machine"
 
     def __init__(self, get: Callable[..., Any]):
         self.get = get
@@ -126,13 +127,16 @@ class LocalEngine(Engine):
 
     def failures(self, graph: Graph, keys: Sequence[str]) -> dict[str, BaseException]:
         """Run one task after the other."""
-        tasks, failed = graph.flat(), {}
+        tasks, failed = graph.flat(), dict[str, BaseException]()
         for key in keys:
             try:
                 self.get(tasks, key)
             except Exception as error:  # whatever the user's task raises
                 failed[key] = error
         return failed
+
+    def check(self, error: BaseException) -> None:
+        """Nothing is lost here."""
 
 
 class ClusterEngine(Engine):
@@ -246,6 +250,7 @@ def current_engine() -> Engine:
     get = dask.base.get_scheduler() or dask.threaded.get
     if not isinstance(get, MethodType):  # that of a client is one
         return LocalEngine(get)
-    if get.__self__.asynchronous:
+    client: Any = get.__self__
+    if client.asynchronous:
         raise DataError("The current dask client is asynchronous: fit where a synchronous client is the current one.")
-    return ClusterEngine(get.__self__)
+    return ClusterEngine(client)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import warnings
 from collections.abc import Sequence
@@ -13,14 +12,13 @@ import scipy.sparse as sp
 
 from vrpca.data.cluster import tasks
 from vrpca.data.cluster.engine import Engine, Graph, Tasks, current_engine, new_name
+from vrpca.data.cluster.faults import Attempts
 from vrpca.data.cluster.source import Chunks, DaskSource, keep
 from vrpca.data.cluster.tasks import Facts, FilePart, Recipe
 from vrpca.data.files.base import FileSource
 from vrpca.data.frames import column_dtype
 from vrpca.data.source import Source, check_shape
 from vrpca.errors import DataError
-
-log = logging.getLogger("vrpca")
 
 FILE_CHUNK = 64 << 20  # bytes of a chunk of a file: half of what dask makes chunks of by itself, so that all have work
 
@@ -50,8 +48,12 @@ def frame_source(X: Any, limited: bool = False) -> DaskSource:
     """A dask data frame: its partitions are the chunks."""
     for name, kind in zip(X.columns, X.dtypes, strict=True):
         column_dtype(name, kind)  # raises where a column holds no numbers
-    names = list(X.columns) if all(isinstance(name, str) for name in X.columns) else None
-    return opened([X], None, names, limited)
+    return opened([X], None, frame_names(X), limited)
+
+
+def frame_names(X: Any) -> list[str] | None:
+    """The names of a data frame's columns, if they are text."""
+    return list(X.columns) if all(isinstance(name, str) for name in X.columns) else None
 
 
 def blocks_source(X: Sequence[Any], limited: bool = False) -> DaskSource:
@@ -67,7 +69,7 @@ def opened(
     from dask.core import flatten
     from dask.utils import ensure_dict
 
-    engine, base, keys = current_engine(), {}, []
+    engine, base, keys = current_engine(), dict[Any, Any](), list[Any]()
     for each in dask.optimize(*collections):
         base |= ensure_dict(each.__dask_graph__())
         keys += list(flatten([each.__dask_keys__()]))
@@ -81,15 +83,19 @@ def opened(
 
 def _looked_at(chunks: Chunks, engine: Engine, limited: bool) -> DaskSource:
     """The source after a look at all chunks, which are kept if the first of them says that there is room."""
-    first = next((found for ref in chunks.refs for found in _facts(chunks.base, [ref], engine) if not found.empty), None)
-    keeps = first is not None and not limited and first.nbytes * len(chunks.refs) <= engine.memory
+    tried = Attempts(engine, chunks.base, chunks.refs, [f"chunk {number}" for number in range(len(chunks.refs))])
+    keeps = not limited and tried(lambda: _expected_bytes(chunks, engine)) <= engine.memory
     if keeps:
-        chunks = keep(chunks, engine)
-    facts = _facts(chunks.base, chunks.refs, engine)
+        chunks = tried(lambda: keep(chunks, engine))
+    facts = tried(lambda: _facts(chunks.base, chunks.refs, engine))
     chunks = Chunks(chunks.base, chunks.refs, facts, chunks.column_names)
-    source = DaskSource(chunks, engine, keeps, keeps, passes_to_open=0 if keeps else 1)
-    log.info("X: %s; looked at once for the number of its rows", source.described())
-    return source
+    return DaskSource(chunks, engine, keeps, keeps, passes_to_open=0 if keeps else 1)
+
+
+def _expected_bytes(chunks: Chunks, engine: Engine) -> int:
+    """Bytes of all chunks, if they are as large as the first one that is not empty."""
+    looks = (found for ref in chunks.refs for found in _facts(chunks.base, [ref], engine))
+    return len(chunks.refs) * next((found.nbytes for found in looks if not found.empty), 0)
 
 
 def _facts(base: Tasks, refs: Sequence[Any], engine: Engine) -> list[Facts]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.cluster import tasks
 from vrpca.data.cluster.engine import Engine, Graph, Tasks, new_name
+from vrpca.data.cluster.faults import Attempts
 from vrpca.data.cluster.tasks import Facts, Part, Work
 from vrpca.data.source import A, Source, check_shape
 from vrpca.errors import DataError
@@ -19,8 +20,8 @@ from vrpca.memory import in_words
 from vrpca.typing import Array, Rng
 
 log = logging.getLogger("vrpca")
+T = TypeVar("T")
 
-ATTEMPTS = 4  # passes that are tried when workers are lost: the scheduler itself gives a task up after as many losses
 SAMPLE_BYTES = 256e6  # of a sample that is fetched: a fraction of a second in a network of 10 Gbit/s
 # Chunks whose sums are merged at once, by the number of chunks from which that pays. Merging two at a time sends least;
 # with many chunks, tasks of the scheduler (about 1 ms each) cost more.
@@ -98,6 +99,7 @@ class DaskSource(Source):
         self.sparse = any(each.sparse for each in facts)
         self.parts = parts_of(facts, self.dtype, self.sparse)
         self.keeps, self.kept, self.passes_to_open = keeps, kept, passes_to_open
+        self.told = False  # whether it has been logged what is done with the chunks
         self.elsewhere, self.column_names = engine.remote, chunks.column_names
         self.slow_to_read = engine.remote or not keeps
         self.held_bytes = 0 if engine.remote or not keeps else self.chunks.nbytes
@@ -142,16 +144,18 @@ class DaskSource(Source):
     def _keep(self) -> None:
         """Keep the chunks in memory, where that is the choice; tell it once."""
         if self.keeps and not self.kept:
-            self.chunks = keep(self.chunks, self.engine)
+            self.chunks = self._tried(lambda: keep(self.chunks, self.engine))
             self.kept = True
+        if not self.told:
             log.info("X: %s", self.described())
+            self.told = True
 
     def reduce(self, accumulator: A, rng: Rng | None = None) -> A:
         """One pass: feed every chunk to an accumulator of its own, and merge them."""
         self._keep()
         seed = None if rng is None else int(rng.integers(2**63))
         reduction: Any = accumulator
-        reduction.merge(self._with_retries(lambda: self._pass(reduction, seed)))
+        reduction.merge(self._tried(lambda: self._pass(reduction, seed)))
         return accumulator
 
     def _pass(self, reduction: Any, seed: int | None) -> Any:
@@ -166,51 +170,15 @@ class DaskSource(Source):
             keys.append(graph.leaf(f"{name}-{part.number}", (tasks.fed, work, ref, f"{name}-shared"), place))
         return engine.run(graph, tree(graph, name, keys))
 
-    def _with_retries(self, work: Any) -> Any:
-        """Do the work; again, if workers were lost, or a chunk could not be read at first.
-
-        What fails here is a task of the user or the cluster itself, which may raise anything.
-        """
-        for left in reversed(range(ATTEMPTS)):
-            try:
-                return work()
-            except DataError:
-                raise
-            except Exception as error:
-                self.engine.check(error)
-                self._name_bad_chunk(error)
-                if not left:
-                    raise DataError(
-                        f"A pass failed {ATTEMPTS} times ({type(error).__name__}: {error}), though every chunk can be "
-                        "read. Look at the logs of the workers; their memory may be too small."
-                    ) from error
-                log.warning("A pass failed (%s: %s); it is made again.", type(error).__name__, error)
-
-    def _name_bad_chunk(self, error: Exception) -> None:
-        """Raise an error that names the chunk that cannot be made, if there is one."""
-        lost = _lost_chunk(error)
-        if lost is not None:
-            raise DataError(
-                f"{self.parts[lost]} was given up, since workers died at work on it. If memory was short, make chunks "
-                "smaller (X.rechunk), or give workers fewer threads."
-            ) from error
-        graph, name = Graph(self.chunks.base), new_name("probe")
-        keys = [
-            graph.leaf(f"{name}-{part.number}", (tasks.rows_of, ref))
-            for part, ref in zip(self.parts, self.chunks.refs, strict=True)
-        ]
-        for key, reason in self.engine.failures(graph, keys).items():
-            part = self.parts[keys.index(key)]
-            raise DataError(
-                f"{part} of X cannot be made ({type(reason).__name__}: {reason}). Mend what it is made from, or leave "
-                "the chunk out."
-            ) from reason
+    def _tried(self, work: Callable[[], T]) -> T:
+        """Work with the chunks, with further attempts if it fails."""
+        return Attempts(self.engine, self.chunks.base, self.chunks.refs, self.parts)(work)
 
     def _of_chunk(self, number: int, task: Any, *arguments: Any) -> Any:
         """The result of a task with one chunk."""
         graph, name = Graph(self.chunks.base), new_name("chunk")
         graph.leaf(name, (task, self.chunks.refs[number], *arguments))
-        return self._with_retries(lambda: self.engine.run(graph, name))
+        return self._tried(lambda: self.engine.run(graph, name))
 
     def blocks(self, rng: Rng | None = None) -> Iterator[tuple[int, Any]]:
         """Fetch one chunk after the other."""
@@ -243,7 +211,7 @@ class DaskSource(Source):
             for part, share, end in zip(chosen, shares, ends, strict=True)
             if len(share)
         ]
-        found = self._with_retries(lambda: self._picked(picks))
+        found = self._tried(lambda: self._picked(picks))
         numbers = np.concatenate([part.start + share for part, share in picks])
         return numbers, sp.vstack(found, format="csr") if self.sparse else np.vstack(found), max(fetched, len(numbers))
 
@@ -259,14 +227,6 @@ class DaskSource(Source):
             for part, numbers in picks
         ]
         return self.engine.run(graph, graph.merging(name, (list, keys)))
-
-
-def _lost_chunk(error: Exception) -> int | None:
-    """The number of the chunk with which so many workers have died that the scheduler gave it up."""
-    if type(error).__name__ != "KilledWorker":
-        return None
-    number = str(vars(error).get("task", "")).rpartition("-")[2]
-    return int(number) if number.isdigit() else None
 
 
 def keep(chunks: Chunks, engine: Engine) -> Chunks:
