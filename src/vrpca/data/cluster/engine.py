@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import MethodType
 from typing import Any
 
@@ -91,6 +91,10 @@ class Engine(ABC):
     def check(self, error: BaseException) -> None:
         """Raise if an error says that nothing can be run any more."""
 
+    @abstractmethod
+    def lost(self, values: Iterable[Any]) -> bool:
+        """Whether some results that were kept are gone for good."""
+
 
 class LocalEngine(Engine):
     """One of dask's schedulers on this machine: threads, unless the user has set another one."""
@@ -137,6 +141,10 @@ class LocalEngine(Engine):
 
     def check(self, error: BaseException) -> None:
         """Nothing is lost here."""
+
+    def lost(self, values: Iterable[Any]) -> bool:
+        """Nothing is lost here."""
+        return False
 
 
 class ClusterEngine(Engine):
@@ -234,12 +242,20 @@ class ClusterEngine(Engine):
         return {key: future.exception() for key, future in zip(keys, futures, strict=True) if future.status == "error"}
 
     def check(self, error: BaseException) -> None:
-        """Raise if the scheduler is gone: its client has given up to find it again."""
-        if self.client.status != "running":
+        """Raise if the scheduler is gone: it is asked something, which raises whatever closed connections raise."""
+        try:
+            self.client.nthreads()
+        except Exception as closed:
             raise ClusterError(
-                f"The scheduler at {self.address} is lost ({type(error).__name__}). Start a cluster again and fit "
-                "again; with a checkpoint, the fit goes on from it."
+                f"The scheduler at {self.address} is lost ({type(closed).__name__}). Start a cluster and fit again; "
+                "with a checkpoint, the fit goes on from it."
             ) from error
+
+    def lost(self, values: Iterable[Any]) -> bool:
+        """Whether the workers do not have some of these results any more, and cannot make them again."""
+        from distributed import Future
+
+        return any(isinstance(value, Future) and value.status in ("cancelled", "lost") for value in values)
 
 
 def current_engine() -> Engine:

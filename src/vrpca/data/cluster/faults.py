@@ -31,7 +31,8 @@ class Attempts:
                 raise
             except Exception as error:
                 self.engine.check(error)
-                self._blame(error)
+                if not self.engine.lost(self.base.values()):
+                    self._blame(error)
                 if not left:
                     raise DataError(
                         f"A pass failed {ATTEMPTS} times ({_said(error)}), though every chunk can be made. Look at "
@@ -50,7 +51,11 @@ class Attempts:
             ) from error
         graph, name = Graph(self.base), new_name("probe")
         keys = [graph.leaf(f"{name}-{number}", (tasks.rows_of, ref)) for number, ref in enumerate(self.refs)]
-        failed = self.engine.failures(graph, keys)
+        try:
+            failed = self.engine.failures(graph, keys)
+        except Exception as again:  # the cluster, not a chunk
+            self.engine.check(again)
+            return
         for number, key in enumerate(keys):
             if key in failed:
                 raise DataError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ def opened(
     base, refs = (base, keys) if refs is None else ({}, refs)
     if facts is not None:
         chunks = Chunks(base, refs, facts, names)
-        return DaskSource(chunks, engine, not limited and chunks.nbytes <= engine.memory, False)
+        return DaskSource(chunks, engine, not limited and chunks.nbytes <= engine.memory)
     return _looked_at(Chunks(base, refs, [], names), engine, limited)
 
 
@@ -85,11 +86,10 @@ def _looked_at(chunks: Chunks, engine: Engine, limited: bool) -> DaskSource:
     """The source after a look at all chunks, which are kept if the first of them says that there is room."""
     tried = Attempts(engine, chunks.base, chunks.refs, [f"chunk {number}" for number in range(len(chunks.refs))])
     keeps = not limited and tried(lambda: _expected_bytes(chunks, engine)) <= engine.memory
-    if keeps:
-        chunks = tried(lambda: keep(chunks, engine))
-    facts = tried(lambda: _facts(chunks.base, chunks.refs, engine))
-    chunks = Chunks(chunks.base, chunks.refs, facts, chunks.column_names)
-    return DaskSource(chunks, engine, keeps, keeps, passes_to_open=0 if keeps else 1)
+    found = tried(lambda: keep(chunks, engine)) if keeps else chunks
+    facts = tried(lambda: _facts(found.base, found.refs, engine))
+    known, made = replace(found, facts=facts), replace(chunks, facts=facts)
+    return DaskSource(known, engine, keeps, made if keeps else None, passes_to_open=0 if keeps else 1)
 
 
 def _expected_bytes(chunks: Chunks, engine: Engine) -> int:
@@ -155,4 +155,4 @@ def file_source(file: Source, limited: bool = False) -> DaskSource:
         for count in (cut.stop - cut.start for cut in cuts)
     ]
     chunks = Chunks({}, [FilePart(file, cut) for cut in cuts], facts, file.column_names)
-    return DaskSource(chunks, engine, not limited and chunks.nbytes <= engine.memory, False)
+    return DaskSource(chunks, engine, not limited and chunks.nbytes <= engine.memory)

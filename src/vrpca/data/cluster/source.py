@@ -76,7 +76,7 @@ class DaskSource(Source):
     """A matrix in chunks of rows.
 
     Chunks that fit in memory are kept there from the first pass on, unless memory is limited (`keeps`). Others are
-    made again for every pass.
+    made again for every pass. Where `chunks` are in memory already, `unkept` says how they were made.
     """
 
     trusted = True
@@ -85,8 +85,11 @@ class DaskSource(Source):
     reads_files = True
     sample_bytes = SAMPLE_BYTES
 
-    def __init__(self, chunks: Chunks, engine: Engine, keeps: bool, kept: bool, passes_to_open: int = 0):
+    def __init__(
+        self, chunks: Chunks, engine: Engine, keeps: bool, unkept: Chunks | None = None, passes_to_open: int = 0
+    ):
         self.engine, self.chunks = engine, chunks.without_empty()
+        self.unkept = self.chunks if unkept is None else unkept.without_empty()  # how they are made
         facts = self.chunks.facts
         if not facts:
             raise DataError("X has no rows: all of its chunks are empty.")
@@ -98,7 +101,7 @@ class DaskSource(Source):
         self.dtype = np.result_type(*{each.dtype for each in facts})
         self.sparse = any(each.sparse for each in facts)
         self.parts = parts_of(facts, self.dtype, self.sparse)
-        self.keeps, self.kept, self.passes_to_open = keeps, kept, passes_to_open
+        self.keeps, self.kept, self.passes_to_open = keeps, unkept is not None, passes_to_open
         self.told = False  # whether it has been logged what is done with the chunks
         self.elsewhere, self.column_names = engine.remote, chunks.column_names
         self.slow_to_read = engine.remote or not keeps
@@ -142,7 +145,9 @@ class DaskSource(Source):
         raise DataError("The chunks of a dask array cannot be walked by columns: transpose X and rechunk it.")
 
     def _keep(self) -> None:
-        """Keep the chunks in memory, where that is the choice; tell it once."""
+        """Keep the chunks in memory, where that is the choice; again, if they are lost. Tell it once."""
+        if self.kept and self.engine.lost(self.chunks.base.values()):
+            self.chunks, self.kept = self.unkept, False
         if self.keeps and not self.kept:
             self.chunks = self._tried(lambda: keep(self.chunks, self.engine))
             self.kept = True
@@ -152,13 +157,13 @@ class DaskSource(Source):
 
     def reduce(self, accumulator: A, rng: Rng | None = None) -> A:
         """One pass: feed every chunk to an accumulator of its own, and merge them."""
-        self._keep()
         seed = None if rng is None else int(rng.integers(2**63))
         reduction: Any = accumulator
         reduction.merge(self._tried(lambda: self._pass(reduction, seed)))
         return accumulator
 
     def _pass(self, reduction: Any, seed: int | None) -> Any:
+        self._keep()
         engine, name, graph = self.engine, new_name("pass"), Graph(self.chunks.base)
         shared = engine.send(reduction.shared())
         graph.base[f"{name}-shared"] = shared
