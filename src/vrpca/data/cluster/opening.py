@@ -42,14 +42,14 @@ def array_source(X: Any, limited: bool = False) -> DaskSource:
     if not sparse and not any(math.isnan(length) for length in lengths) and isinstance(X._meta, np.ndarray):
         dtype, d = tasks.meta_dtype(X.dtype), int(X.shape[1])
         facts = [Facts(n, d, dtype, False, n * d, n * d * X.dtype.itemsize) for n in map(int, lengths)]
-    return opened([X], facts, None, limited)
+    return opened(optimised([X]), facts, None, limited)
 
 
 def frame_source(X: Any, limited: bool = False) -> DaskSource:
     """A dask data frame: its partitions are the chunks."""
     for name, kind in zip(X.columns, X.dtypes, strict=True):
         column_dtype(name, kind)  # raises where a column holds no numbers
-    return opened([X], None, frame_names(X), limited)
+    return opened([X.optimize()], None, frame_names(X), limited)
 
 
 def frame_names(X: Any) -> list[str] | None:
@@ -59,19 +59,25 @@ def frame_names(X: Any) -> list[str] | None:
 
 def blocks_source(X: Sequence[Any], limited: bool = False) -> DaskSource:
     """Delayed blocks, one below the other."""
-    return opened(list(X), None, None, limited)
+    return opened(optimised(X), None, None, limited)
+
+
+def optimised(collections: Sequence[Any]) -> Sequence[Any]:
+    """The same collections, with what dask does to graphs before it runs them."""
+    import dask
+
+    return dask.optimize(*collections)
 
 
 def opened(
     collections: Sequence[Any], facts: Sequence[Facts] | None, names: Sequence[str] | None, limited: bool
 ) -> DaskSource:
     """The source of the chunks of collections. Where nothing is known of them, they are looked at."""
-    import dask
     from dask.core import flatten
     from dask.utils import ensure_dict
 
     engine, base, keys = current_engine(), dict[Any, Any](), list[Any]()
-    for each in dask.optimize(*collections):
+    for each in collections:
         base |= ensure_dict(each.__dask_graph__())
         keys += list(flatten([each.__dask_keys__()]))
     refs = recipes(base, keys)

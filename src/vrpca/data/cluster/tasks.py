@@ -47,8 +47,11 @@ class FilePart:
 
 
 def made(chunk: Any) -> Any:
-    """A chunk that may still have to be made."""
-    return chunk.made() if isinstance(chunk, Recipe | FilePart) else chunk
+    """A chunk that may still have to be made: an array, a sparse matrix or a data frame."""
+    X = chunk.made() if isinstance(chunk, Recipe | FilePart) else chunk
+    if not (isinstance(X, np.ndarray) or sp.issparse(X) or is_frame(X)):
+        raise TypeError(f"it is a {type(X).__name__}, not an array, a sparse matrix or a data frame")
+    return X
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,8 @@ class Facts:
 def facts(chunk: Any) -> Facts:
     """Make a chunk and look at it."""
     X = made(chunk)
-    shape = np.shape(X) if not hasattr(X, "shape") else X.shape
-    if len(shape) == 2 and shape[0] == 0:
-        return Facts(0, shape[1], np.dtype(np.float32), False, 0, 0)
+    if X.ndim == 2 and X.shape[0] == 0:
+        return Facts(0, X.shape[1], np.dtype(np.float32), False, 0, 0)
     source = as_source(X)
     return Facts(*source.shape, source.dtype, source.sparse, source.entries, _nbytes(X, source))
 
