@@ -20,7 +20,10 @@ distributed = pytest.importorskip("distributed", reason="distributed is not inst
 da = pytest.importorskip("dask.array")
 
 # What clusters leave behind when they end is no fault of ours.
-pytestmark = [pytest.mark.filterwarnings("ignore::ResourceWarning"), pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 N, D, K, CHUNKS = 1600, 300, 3, 8
 OPTIONS = {"tol": 1e-9, "random_state": 0}
@@ -46,9 +49,7 @@ X = np.vstack([chunk(number) for number in range(CHUNKS)])
 def held(folder=None, fault=None, at=5, every_time=False):
     """The same rows as a dask array whose chunks are made by `chunk`."""
     make = dask.delayed(chunk, pure=False)
-    blocks = [
-        make(number, folder, fault if number == at else None, every_time) for number in range(CHUNKS)
-    ]
+    blocks = [make(number, folder, fault if number == at else None, every_time) for number in range(CHUNKS)]
     return da.concatenate([da.from_delayed(each, (N // CHUNKS, D), float) for each in blocks])
 
 
@@ -66,13 +67,20 @@ def local():
 
 
 @pytest.fixture(scope="module")
-def client():
+def cluster():
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 3}),
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
+
+
+@pytest.fixture
+def client(cluster):
+    """A client of a cluster of two workers: those that the last test has killed are back."""
+    cluster.wait_for_workers(2, timeout=60)
+    return cluster
 
 
 def same(model, other):
@@ -192,7 +200,7 @@ def test_bytes_on_the_wire_of_a_pass(client):
     from vrpca.data.view import KernelRows, ProductSum
 
     def traffic():
-        found = client.run(lambda dask_worker: (dask_worker.transfer_incoming_bytes_total))
+        found = client.run(lambda dask_worker: dask_worker.transfer_incoming_bytes_total)
         return sum(found.values())
 
     d, l = 4000, 40

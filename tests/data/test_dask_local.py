@@ -213,7 +213,10 @@ def test_a_chunk_that_always_fails_is_named():
     [
         (lambda: [dask.delayed(X), dask.delayed(X[:, :10])], "have 10 to 60 columns"),
         (lambda: [dask.delayed(X[:0])], "all of its chunks are empty"),
-        (lambda: da.from_array(np.where(np.arange(N * D).reshape(N, D) == 70000, np.nan, X), chunks=(250, D)), "row 1166"),
+        (
+            lambda: da.from_array(np.where(np.arange(N * D).reshape(N, D) == 70000, np.nan, X), chunks=(250, D)),
+            "row 1166",
+        ),
         (lambda: da.ones((3, 4, 5)), "Expected a 2D array"),
         (lambda: da.ones((30, 4), dtype=complex), "Complex"),
         (lambda: dd.from_pandas(pd.DataFrame({"a": ["x", "y"], "b": [1, 2]}), npartitions=1), "Column 'a'"),
@@ -249,7 +252,7 @@ def test_the_tree_merges_all_results_in_their_order(count):
             self.extend(other)
 
     graph = Graph()
-    keys = [graph.leaf(f"k-{i}", (Seen, [i])) for i in range(count)]
+    keys = [graph.leaf(f"k-{i}", Seen, [i]) for i in range(count)]
     root = tree(graph, "t", keys)
     assert LocalEngine(dask.get).run(graph, root) == list(range(count))
     assert len(graph.top) < count
@@ -267,7 +270,7 @@ def test_a_pass_leaves_its_inputs_alone_so_that_tasks_may_run_twice():
             self.value += other.value
 
     sums = [Number(1), Number(2)]
-    assert [merged(sums).value for _ in range(2)] == [3, 3]
+    assert [merged(*sums).value for _ in range(2)] == [3, 3]
 
 
 def test_info_tells_without_reading():

@@ -26,19 +26,33 @@ class Graph:
         self.leaves: dict[str | None, Tasks] = {}  # by the worker; None for any
         self.top: Tasks = {}
 
-    def leaf(self, key: str, task: Any, place: str | None = None) -> str:
+    def leaf(self, key: str, function: Callable[..., Any], *arguments: Any, place: str | None = None) -> str:
         """Add a task for a chunk; return its key."""
-        self.leaves.setdefault(place, {})[key] = task
+        self.leaves.setdefault(place, {})[key] = task(key, function, *arguments)
         return key
 
-    def merging(self, key: str, task: Any) -> str:
+    def merging(self, key: str, function: Callable[..., Any], keys: Sequence[str]) -> str:
         """Add a task that depends on others; return its key."""
-        self.top[key] = task
+        self.top[key] = task(key, function, *map(result_of, keys))
         return key
 
     def flat(self) -> Tasks:
         """All tasks."""
         return self.base | {key: task for tasks in self.leaves.values() for key, task in tasks.items()} | self.top
+
+
+def task(key: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """A task. Plain tuples would do, too, but dask takes tuples and lists among arguments for keys and tasks."""
+    from dask._task_spec import Task
+
+    return Task(key, function, *arguments)
+
+
+def result_of(key: Any) -> Any:
+    """What stands for the result of a task among the arguments of another one."""
+    from dask._task_spec import TaskRef
+
+    return TaskRef(key)
 
 
 def new_name(what: str) -> str:

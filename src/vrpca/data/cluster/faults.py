@@ -50,7 +50,7 @@ class Attempts:
                 "smaller (X.rechunk), or give workers fewer threads."
             ) from error
         graph, name = Graph(self.base), new_name("probe")
-        keys = [graph.leaf(f"{name}-{number}", (tasks.rows_of, ref)) for number, ref in enumerate(self.refs)]
+        keys = [graph.leaf(f"{name}-{number}", tasks.rows_of, ref) for number, ref in enumerate(self.refs)]
         try:
             failed = self.engine.failures(graph, keys)
         except Exception as again:  # the cluster, not a chunk

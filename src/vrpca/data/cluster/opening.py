@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.cluster import tasks
-from vrpca.data.cluster.engine import Engine, Graph, Tasks, current_engine, new_name
+from vrpca.data.cluster.engine import Engine, Graph, Tasks, current_engine, new_name, result_of
 from vrpca.data.cluster.faults import Attempts
 from vrpca.data.cluster.source import Chunks, DaskSource, keep
 from vrpca.data.cluster.tasks import Facts, FilePart, Recipe
@@ -80,8 +80,8 @@ def opened(
     for each in collections:
         base |= ensure_dict(each.__dask_graph__())
         keys += list(flatten([each.__dask_keys__()]))
-    refs = recipes(base, keys)
-    base, refs = (base, keys) if refs is None else ({}, refs)
+    refs: Any = recipes(base, keys)
+    base, refs = (base, [result_of(key) for key in keys]) if refs is None else ({}, refs)
     if facts is not None:
         chunks = Chunks(base, refs, facts, names)
         return DaskSource(chunks, engine, not limited and chunks.nbytes <= engine.memory)
@@ -106,8 +106,8 @@ def _expected_bytes(chunks: Chunks, engine: Engine) -> int:
 
 def _facts(base: Tasks, refs: Sequence[Any], engine: Engine) -> list[Facts]:
     graph, name = Graph(base), new_name("facts")
-    keys = [graph.leaf(f"{name}-{number}", (tasks.facts, ref)) for number, ref in enumerate(refs)]
-    return list(engine.run(graph, graph.merging(name, (list, keys))))
+    keys = [graph.leaf(f"{name}-{number}", tasks.facts, ref) for number, ref in enumerate(refs)]
+    return list(engine.run(graph, graph.merging(name, tasks.together, keys)))
 
 
 def recipes(graph: Tasks, keys: Sequence[Any]) -> list[Recipe] | None:

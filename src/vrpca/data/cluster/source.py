@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.cluster import tasks
-from vrpca.data.cluster.engine import Engine, Graph, Tasks, new_name
+from vrpca.data.cluster.engine import Engine, Graph, Tasks, new_name, result_of
 from vrpca.data.cluster.faults import Attempts
 from vrpca.data.cluster.tasks import Facts, Part, Work
 from vrpca.data.source import A, Source, check_shape
@@ -65,7 +65,7 @@ def tree(graph: Graph, name: str, keys: Sequence[str]) -> str:
     while len(keys) > 1:
         groups = [list(keys[at : at + fan]) for at in range(0, len(keys), fan)]
         keys = [
-            group[0] if len(group) == 1 else graph.merging(f"{name}-merge-{level}-{i}", (tasks.merged, group))
+            group[0] if len(group) == 1 else graph.merging(f"{name}-merge-{level}-{i}", tasks.merged, group)
             for i, group in enumerate(groups)
         ]
         level, fan = level + 1, 2
@@ -165,14 +165,14 @@ class DaskSource(Source):
     def _pass(self, reduction: Any, seed: int | None) -> Any:
         self._keep()
         engine, name, graph = self.engine, new_name("pass"), Graph(self.chunks.base)
-        shared = engine.send(reduction.shared())
-        graph.base[f"{name}-shared"] = shared
+        graph.base[f"{name}-shared"] = engine.send(reduction.shared())
+        shared = result_of(f"{name}-shared")
         n_threads = max(1, engine.threads // len(self.parts))
         places = [None] * len(self.parts) if self.chunks.base else engine.places(len(self.parts))
         keys = []
         for part, ref, place in zip(self.parts, self.chunks.refs, places, strict=True):
             work = Work(part, reduction.of_rows(part.rows), n_threads, seed)
-            keys.append(graph.leaf(f"{name}-{part.number}", (tasks.fed, work, ref, f"{name}-shared"), place))
+            keys.append(graph.leaf(f"{name}-{part.number}", tasks.fed, work, ref, shared, place=place))
         return engine.run(graph, tree(graph, name, keys))
 
     def _tried(self, work: Callable[[], T]) -> T:
@@ -182,7 +182,7 @@ class DaskSource(Source):
     def _of_chunk(self, number: int, task: Any, *arguments: Any) -> Any:
         """The result of a task with one chunk."""
         graph, name = Graph(self.chunks.base), new_name("chunk")
-        graph.leaf(name, (task, self.chunks.refs[number], *arguments))
+        graph.leaf(name, task, self.chunks.refs[number], *arguments)
         return self._tried(lambda: self.engine.run(graph, name))
 
     def blocks(self, rng: Rng | None = None) -> Iterator[tuple[int, Any]]:
@@ -226,12 +226,12 @@ class DaskSource(Source):
         keys = [
             graph.leaf(
                 f"{name}-{part.number}",
-                (tasks.some_rows, self.chunks.refs[part.number], part, numbers),
-                places[part.number],
+                *(tasks.some_rows, self.chunks.refs[part.number], part, numbers),
+                place=places[part.number],
             )
             for part, numbers in picks
         ]
-        return self.engine.run(graph, graph.merging(name, (list, keys)))
+        return self.engine.run(graph, graph.merging(name, tasks.together, keys))
 
 
 def keep(chunks: Chunks, engine: Engine) -> Chunks:
@@ -239,7 +239,9 @@ def keep(chunks: Chunks, engine: Engine) -> Chunks:
     graph, name = Graph(chunks.base), new_name("keep")
     places = [None] * len(chunks.refs) if chunks.base else engine.places(len(chunks.refs))
     keys = [
-        graph.leaf(f"{name}-{number}", (tasks.kept, ref), place)
+        graph.leaf(f"{name}-{number}", tasks.kept, ref, place=place)
         for number, (ref, place) in enumerate(zip(chunks.refs, places, strict=True))
     ]
-    return replace(chunks, base=dict(zip(keys, engine.keep(graph, keys), strict=True)), refs=keys)
+    return replace(
+        chunks, base=dict(zip(keys, engine.keep(graph, keys), strict=True)), refs=[result_of(key) for key in keys]
+    )

@@ -151,7 +151,12 @@ def fed(work: Work, chunk: Any, shared: Any) -> Any:
     return work.fed(chunk, shared)
 
 
-def merged(sums: list[Any]) -> Any:
+def together(*results: Any) -> list[Any]:
+    """Several results as one."""
+    return list(results)
+
+
+def merged(*sums: Any) -> Any:
     """Merge what was summed up of consecutive chunks. The first one is copied: a task may run twice."""
     first = copy.deepcopy(sums[0])
     with blas_threads(1):
