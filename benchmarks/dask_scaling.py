@@ -21,7 +21,7 @@ from contextlib import contextmanager
 import dask
 import dask.array as da
 import numpy as np
-from distributed import Client, LocalCluster, performance_report  # noqa: F401
+from distributed import Client, LocalCluster
 
 import vrpca
 from vrpca.data.open import as_source
@@ -75,9 +75,9 @@ def cluster(workers: int, threads: int = 1, memory: str | int = "auto"):
         yield client
 
 
-def received(client: Client) -> dict[str, int]:
-    """Bytes that each worker has received from other workers."""
-    return client.run(lambda dask_worker: dask_worker.transfer_incoming_bytes_total)
+def sent(client: Client) -> int:
+    """Bytes that workers have sent: to each other, and to the process of the fit."""
+    return sum(client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total).values())
 
 
 def peak_memory(client: Client) -> float:
@@ -92,8 +92,8 @@ def peak_memory(client: Client) -> float:
 
 
 def bytes_per_pass(options: argparse.Namespace) -> None:
-    """Bytes that workers receive from each other in a pass, in units of d l numbers; W comes on top for the first."""
-    row = table("workers", "partitions", "chunks are", "d l numbers received per worker and pass", "seconds per pass")
+    """Bytes on the wire in a pass, per worker, in units of d l numbers: what workers send, and W for the first one."""
+    row = table("workers", "partitions", "chunks are", "times d l numbers, per worker", "seconds per pass")
     l = 60
     for workers in (2, 3):
         with cluster(workers) as client:
@@ -106,13 +106,13 @@ def bytes_per_pass(options: argparse.Namespace) -> None:
                         source.reduce(ProductSum(KernelRows(RowMap(np.dtype(np.float32))), W, 1))
 
                     multiply()
-                    before, began, passes = received(client), time.perf_counter(), 3
+                    before, began, passes = sent(client), time.perf_counter(), 3
                     for _ in range(passes):
                         multiply()
                     seconds = (time.perf_counter() - began) / passes
-                    sent = sum(received(client).values()) - sum(before.values())
+                    units = (sent(client) - before) / passes / W.nbytes + 1
                     how = "made again" if limited else "kept"
-                    row(workers, partitions, how, f"{sent / passes / workers / W.nbytes:.2f}", f"{seconds:.3f}")
+                    row(workers, partitions, how, f"{units / workers:.2f}", f"{seconds:.3f}")
 
 
 def passes_by_partitions(options: argparse.Namespace) -> None:

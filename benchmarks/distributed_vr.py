@@ -1,4 +1,4 @@
-"""Distributed variance reduction, simulated: does it save rounds over wide residual blocks?
+"""Distributed variance reduction, simulated, beside wide residual blocks: it saves no rounds.
 
 Each of p partitions runs the variance-reduced inner pass of Remark 1 (projection form) on its own rows, from the global
 snapshot W with the global image U = A W. The p results enter the Rayleigh-Ritz space with an exact product, so that

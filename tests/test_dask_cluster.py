@@ -194,24 +194,22 @@ def test_ctrl_c_cancels_the_futures_and_keeps_the_best_answer(client, tmp_path):
 
 
 def test_bytes_on_the_wire_of_a_pass(client):
-    """Each worker gets W and sends its sum: 2 d l numbers. What the scheduler says in between is small beside it."""
+    """Each worker gets W and sends its sum: 2 d l numbers. Keys and the scheduler's messages are small beside it."""
     from vrpca.data.open import as_source
     from vrpca.data.row_map import RowMap
     from vrpca.data.view import KernelRows, ProductSum
 
-    def traffic():
-        found = client.run(lambda dask_worker: dask_worker.transfer_incoming_bytes_total)
-        return sum(found.values())
+    def sent():
+        return sum(client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total).values())
 
     d, l = 4000, 40
-    big = da.random.default_rng(0).standard_normal((800, d), chunks=(100, d))
-    source = as_source(big)
+    source = as_source(da.random.default_rng(0).standard_normal((800, d), chunks=(100, d)))
     W = np.random.default_rng(0).standard_normal((d, l))
     source.reduce(ProductSum(KernelRows(RowMap(np.dtype(float))), W, 1))
-    before = traffic()
+    before = sent()
     source.reduce(ProductSum(KernelRows(RowMap(np.dtype(float))), W, 1))
-    between_workers = traffic() - before  # the second worker gets W from the first, and one sum goes to the other
-    assert between_workers <= 2.5 * W.nbytes
+    by_workers = sent() - before  # W to the second worker, a sum to the first or the second, the result
+    assert 3 * W.nbytes <= by_workers <= 3.2 * W.nbytes  # the process of the fit sends W once
 
 
 def test_a_lost_scheduler_is_named_and_the_checkpoint_stays(tmp_path, monkeypatch):
@@ -229,7 +227,7 @@ def test_a_lost_scheduler_is_named_and_the_checkpoint_stays(tmp_path, monkeypatc
             scheduler.kill()
             scheduler.wait()
 
-    options = {"solver": "krylov", "checkpoint": tmp_path / "fit.npz", **OPTIONS | {"tol": 1e-13}}
+    options = {"solver": "power", "checkpoint": tmp_path / "fit.npz", **OPTIONS}
     try:
         while not file.exists():
             time.sleep(0.05)

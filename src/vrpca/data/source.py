@@ -6,6 +6,7 @@ A new source is a subclass of `Source` with `blocks` and `transposed`. Everythin
 from __future__ import annotations
 
 import copy
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -71,6 +72,11 @@ class Reduction:
     n_threads: int = 1
     placed = False  # whether it is for some of the rows alone, which it counts from zero
     first_row = 0  # the number of the first one of them
+
+    def __sizeof__(self) -> int:
+        """Bytes with the arrays: schedulers decide by that where to merge."""
+        parts = vars(self).values()
+        return object.__sizeof__(self) + sum(x.nbytes if isinstance(x, np.ndarray) else sys.getsizeof(x) for x in parts)
 
     def shared(self) -> Self:
         """A copy to send: without what belongs to single rows, and without zeros."""

@@ -45,6 +45,10 @@ class Stream:
         self.theta = np.zeros(0)
         self.broken = False  # by numbers that overflow
 
+    def __sizeof__(self) -> int:
+        """Bytes with the vectors."""
+        return object.__sizeof__(self) + (0 if self.V is None else self.V.nbytes)
+
     def add(self, X: Any, row_map: RowMap, start: int = 0) -> None:
         """Take in the rows of X; the map of the first one is the map's row number `start`."""
         step = ROWS_PER_VECTOR * self.width
