@@ -208,8 +208,9 @@ def test_bytes_on_the_wire_of_a_pass(client):
     source.reduce(ProductSum(KernelRows(RowMap(np.dtype(float))), W, 1))
     before = sent()
     source.reduce(ProductSum(KernelRows(RowMap(np.dtype(float))), W, 1))
-    by_workers = sent() - before  # W to the second worker, a sum to the first or the second, the result
-    assert 3 * W.nbytes <= by_workers <= 3.2 * W.nbytes  # the process of the fit sends W once
+    by_workers = sent() - before  # W to the second worker, a sum to the first, the result to the process of the fit
+    # About 2 d l numbers per worker; one W for each chunk would be 8 of them, and a sum of each chunk as many again.
+    assert W.nbytes <= by_workers <= 5 * W.nbytes
 
 
 def test_a_lost_scheduler_is_named_and_the_checkpoint_stays(tmp_path, monkeypatch):
@@ -218,7 +219,8 @@ def test_a_lost_scheduler_is_named_and_the_checkpoint_stays(tmp_path, monkeypatc
     file = tmp_path / "scheduler.json"
     run = [sys.executable, "-m"]
     common = ["--no-dashboard", "--scheduler-file", str(file)]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    here = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}  # workers import `chunk` from this file
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": here}
     scheduler = subprocess.Popen([*run, "distributed.cli.dask_scheduler", "--port", "0", *common], **quiet)
     worker = subprocess.Popen([*run, "distributed.cli.dask_worker", "--no-nanny", "--nthreads", "1", *common], **quiet)
 
@@ -234,7 +236,8 @@ def test_a_lost_scheduler_is_named_and_the_checkpoint_stays(tmp_path, monkeypatc
         with dask.config.set({"distributed.comm.timeouts.connect": "2s"}):
             client = distributed.Client(scheduler_file=str(file))
             client.wait_for_workers(1)
-            with pytest.raises(ClusterError, match=r"The scheduler at tcp://\S+ is lost.*checkpoint"):
+            lost = pytest.raises(ClusterError, match=r"The scheduler at tcp://\S+ is lost.*checkpoint")
+            with client.as_current(), lost:
                 vrpca.PCA(K, callback=lose, **options).fit(held())
             client.close(timeout=1)
     finally:

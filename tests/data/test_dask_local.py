@@ -255,9 +255,9 @@ def test_the_tree_merges_all_results_in_their_order(count):
 
     graph = Graph()
     keys = [graph.leaf(f"k-{i}", Seen, [i]) for i in range(count)]
-    root = tree(graph, "t", keys)
+    root = tree(graph, "t", keys, [None] * count)
     assert LocalEngine(dask.get).run(graph, root) == list(range(count))
-    assert len(graph.top) < count
+    assert sum(map(len, graph.top.values())) < count
 
 
 def test_a_pass_leaves_its_inputs_alone_so_that_tasks_may_run_twice():

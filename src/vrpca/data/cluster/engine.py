@@ -24,21 +24,27 @@ class Graph:
     def __init__(self, base: Tasks | None = None) -> None:
         self.base: Tasks = dict(base or {})
         self.leaves: dict[str | None, Tasks] = {}  # by the worker; None for any
-        self.top: Tasks = {}
+        self.top: dict[str | None, Tasks] = {}
 
     def leaf(self, key: str, function: Callable[..., Any], *arguments: Any, place: str | None = None) -> str:
         """Add a task for a chunk; return its key."""
         self.leaves.setdefault(place, {})[key] = task(key, function, *arguments)
         return key
 
-    def merging(self, key: str, function: Callable[..., Any], keys: Sequence[str]) -> str:
-        """Add a task that depends on others; return its key."""
-        self.top[key] = task(key, function, *map(result_of, keys))
+    def merging(self, key: str, function: Callable[..., Any], keys: Sequence[str], place: str | None = None) -> str:
+        """Add a task that depends on others; return its key. The first of them should be at the same place."""
+        self.top.setdefault(place, {})[key] = task(key, function, *map(result_of, keys))
         return key
+
+    @property
+    def places(self) -> list[str | None]:
+        """The workers, in the order of the chunks: what is merged at one depends on those behind it."""
+        return [*self.leaves, *(place for place in self.top if place not in self.leaves)]
 
     def flat(self) -> Tasks:
         """All tasks."""
-        return self.base | {key: task for tasks in self.leaves.values() for key, task in tasks.items()} | self.top
+        layers = [*self.leaves.values(), *self.top.values()]
+        return self.base | {key: task for tasks in layers for key, task in tasks.items()}
 
 
 def task(key: str, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -208,14 +214,17 @@ class ClusterEngine(Engine):
     def _submitted(self, graph: Graph, keys: Sequence[str]) -> list[Any]:
         from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-        layers, below = {"base": MaterializedLayer(graph.base)}, {"base"}
-        depends: dict[str, set[str]] = {"base": set()}
-        for place, tasks in graph.leaves.items():
+        layers, depends = {"base": MaterializedLayer(graph.base)}, {"base": set[str]()}
+
+        def add(name: str, tasks: Tasks, place: str | None, below: set[str]) -> None:
             wish = None if place is None else {"workers": [place], "allow_other_workers": True}
-            name = f"leaves-{place}"
-            layers[name], depends[name] = MaterializedLayer(tasks, annotations=wish), {"base"}
-            below.add(name)
-        layers["top"], depends["top"] = MaterializedLayer(graph.top), below
+            layers[name], depends[name] = MaterializedLayer(tasks, annotations=wish), below
+
+        for place, tasks in graph.leaves.items():
+            add(f"leaves-{place}", tasks, place, {"base"})
+        for place in reversed(graph.places):
+            if place in graph.top:
+                add(f"top-{place}", graph.top[place], place, set(layers))
         together = HighLevelGraph(layers, depends)
         return list(self.client.get(together, list(keys), sync=False, retries=RETRIES))
 

@@ -37,11 +37,18 @@ class Chunks:
     refs: Sequence[Any]  # of each chunk: a key of the graph, or how it is made
     facts: Sequence[Facts]
     column_names: Sequence[str] | None = None
+    places: Sequence[str | None] | None = None  # the workers that keep them, if they were asked to
 
     def without_empty(self) -> Chunks:
         """The chunks that have rows."""
-        pairs = [(ref, facts) for ref, facts in zip(self.refs, self.facts, strict=True) if not facts.empty]
-        return replace(self, refs=[ref for ref, _ in pairs], facts=[facts for _, facts in pairs])
+        full = [number for number, facts in enumerate(self.facts) if not facts.empty]
+        places = None if self.places is None else [self.places[number] for number in full]
+        return replace(
+            self,
+            refs=[self.refs[number] for number in full],
+            facts=[self.facts[number] for number in full],
+            places=places,
+        )
 
     @property
     def nbytes(self) -> int:
@@ -58,14 +65,17 @@ def parts_of(facts: Sequence[Facts], dtype: np.dtype, sparse: bool) -> list[Part
     ]
 
 
-def tree(graph: Graph, name: str, keys: Sequence[str]) -> str:
-    """Add merges of consecutive results to a graph, in an order that depends on their number alone."""
+def tree(graph: Graph, name: str, keys: Sequence[str], places: Sequence[str | None]) -> str:
+    """Add merges of consecutive results to a graph, in an order that depends on their number alone.
+
+    Results are merged where the first of them is.
+    """
     fan = next(fan for count, fan in FAN if len(keys) >= count)
     level = 0
     while len(keys) > 1:
-        groups = [list(keys[at : at + fan]) for at in range(0, len(keys), fan)]
+        groups, places = [list(keys[at : at + fan]) for at in range(0, len(keys), fan)], places[::fan]
         keys = [
-            group[0] if len(group) == 1 else graph.merging(f"{name}-merge-{level}-{i}", tasks.merged, group)
+            group[0] if len(group) == 1 else graph.merging(f"{name}-merge-{level}-{i}", tasks.merged, group, places[i])
             for i, group in enumerate(groups)
         ]
         level, fan = level + 1, 2
@@ -168,12 +178,18 @@ class DaskSource(Source):
         graph.base[f"{name}-shared"] = engine.send(reduction.shared())
         shared = result_of(f"{name}-shared")
         n_threads = max(1, engine.threads // len(self.parts))
-        places = [None] * len(self.parts) if self.chunks.base else engine.places(len(self.parts))
+        places = self._places()
         keys = []
         for part, ref, place in zip(self.parts, self.chunks.refs, places, strict=True):
             work = Work(part, reduction.of_rows(part.rows), n_threads, seed)
             keys.append(graph.leaf(f"{name}-{part.number}", tasks.fed, work, ref, shared, place=place))
-        return engine.run(graph, tree(graph, name, keys))
+        return engine.run(graph, tree(graph, name, keys, places))
+
+    def _places(self) -> Sequence[str | None]:
+        """The workers that should work on the chunks: those that keep them."""
+        if self.chunks.places is not None:
+            return self.chunks.places
+        return places_of(self.chunks, self.engine)
 
     def _tried(self, work: Callable[[], T]) -> T:
         """Work with the chunks, with further attempts if it fails."""
@@ -222,7 +238,7 @@ class DaskSource(Source):
 
     def _picked(self, picks: Sequence[tuple[Part, Array]]) -> list[Any]:
         graph, name = Graph(self.chunks.base), new_name("sample")
-        places = self.engine.places(len(self.parts)) if not self.chunks.base else [None] * len(self.parts)
+        places = self._places()
         keys = [
             graph.leaf(
                 f"{name}-{part.number}",
@@ -237,11 +253,15 @@ class DaskSource(Source):
 def keep(chunks: Chunks, engine: Engine) -> Chunks:
     """The same chunks in memory."""
     graph, name = Graph(chunks.base), new_name("keep")
-    places = [None] * len(chunks.refs) if chunks.base else engine.places(len(chunks.refs))
+    places = places_of(chunks, engine)
     keys = [
         graph.leaf(f"{name}-{number}", tasks.kept, ref, place=place)
         for number, (ref, place) in enumerate(zip(chunks.refs, places, strict=True))
     ]
-    return replace(
-        chunks, base=dict(zip(keys, engine.keep(graph, keys), strict=True)), refs=[result_of(key) for key in keys]
-    )
+    base = dict(zip(keys, engine.keep(graph, keys), strict=True))
+    return replace(chunks, base=base, refs=[result_of(key) for key in keys], places=places)
+
+
+def places_of(chunks: Chunks, engine: Engine) -> Sequence[str | None]:
+    """The workers that should make the chunks; none where tasks of the user's graph may have to be near."""
+    return [None] * len(chunks.refs) if chunks.base else engine.places(len(chunks.refs))
