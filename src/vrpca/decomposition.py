@@ -254,7 +254,7 @@ def _prepare(request: _Request, options: Options) -> tuple[Job, np.ndarray | Non
     W0 = checkpoint.W0 if checkpoint.resumed else _oriented(start, problem, first_pass, view)
     first_pass = view.receive(first_pass)
     checkpoint.begin(first_pass, W0, view)
-    passes_before = first_pass.moments.passes + (W0 is not None and plan.transpose)
+    passes_before = source.passes_to_open + first_pass.moments.passes + (W0 is not None and plan.transpose)
     rows_before = passes_before * view.n + first_pass.rows_sampled
     budget = Budget(view, rows_before, checkpoint.fit_began, options.max_passes, options.max_seconds)
     projections = request.compute_u or plan.transpose or request.k is None

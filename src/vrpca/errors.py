@@ -21,6 +21,10 @@ class OptionError(ValueError):
     """An option's value is out of range, or does not fit the other options."""
 
 
+class ClusterError(DataError):
+    """The cluster that holds the data is lost."""
+
+
 class DataTypeError(DataError, TypeError):
     """The data hold things that are not numbers; also a TypeError, as scikit-learn's own checks raise."""
 

@@ -7,6 +7,7 @@ import os
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack
 
+from vrpca.data.cluster.source import DaskSource
 from vrpca.data.files import contents, split_name
 from vrpca.data.files.base import FileSource
 from vrpca.data.files.paths import as_path
@@ -188,6 +189,8 @@ def _reading(source: Source, plan: Plan) -> str:
     if isinstance(source, FileSource):
         rows = source.rows_of_blocks(plan.block_bytes)
         return f"block by block: {rows} rows, {in_words(rows * source.bytes_per_row)} at a time{side}"
+    if isinstance(source, DaskSource):
+        return source.described()
     if isinstance(source, UnloadedFile):
         return f"loaded whole: {in_words(source.held_bytes)}{side}"
     if isinstance(source, ArraySource) and on_disk(source.X):

@@ -80,6 +80,7 @@ class Size:
     weighted: bool = False
     transposed: bool = False  # whether the view is of the transposed matrix: the first pass gives it means only
     reads: bool = False  # whether rows are read from files: samples are copied once more where they are sparse
+    most_sampled: float = math.inf  # rows that a sample has at most
     guessed: bool = False  # whether a run may start from a guess of the vectors, beside its own start
 
     @property
@@ -198,8 +199,8 @@ class Demand:
         per_row = source.bytes_per_row
         if transpose:
             rows, per_row = max(1, min(n, rows * source.shape[0] // max(1, d))), per_row * d / n
-        kind = (source.sparse, rows, self.n_threads, self.weighted, transpose, source.reads_files, self.guessed)
-        return Size(n, d, source.dtype.itemsize, per_row, *kind)
+        kind = (source.sparse, rows, self.n_threads, self.weighted, transpose, source.reads_files)
+        return Size(n, d, source.dtype.itemsize, per_row, *kind, source.most_sampled, self.guessed)
 
     def _numbers(self, size: Size) -> int:
         """Bytes of what is kept for each row and each column of the data."""

@@ -224,7 +224,8 @@ def _solver(options: Options, room: Room, name: str, transpose: bool, k: int) ->
     """The solver of this name, as it is where there is room enough."""
     source = room.source
     solver = solver_for(options, name, k, source.entries, source.shape[0 if transpose else 1], source.sparse)
-    solver.projects = options.memory_limit is None or room.demand.left or transpose
+    spare = options.memory_limit is None and not source.elsewhere
+    solver.projects = spare or room.demand.left or transpose
     return solver
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.memory import let_go_of_pages
-from vrpca.data.source import Source, check_finite, errors_named
+from vrpca.data.open import as_source
+from vrpca.data.source import Reduction, Source, check_finite, errors_named
 from vrpca.errors import DataError
 
 WRITTEN = 16 << 20  # bytes of scores between two times that pages of a mapped file are let go: as many as a block has
@@ -39,8 +41,30 @@ def scores(
     return found.result()
 
 
-class ScoreRows:
+@dataclass(frozen=True)
+class ScoresOfChunk:
+    """The scores of a chunk of rows, whitened if asked for."""
+
+    components: np.ndarray
+    mean: np.ndarray | None
+    scale: np.ndarray | None
+    whitening: np.ndarray | None
+    dtype: np.dtype
+
+    def __call__(self, chunk: Any) -> np.ndarray:
+        """The scores; none of a chunk without rows."""
+        if chunk.shape[0] == 0:
+            return np.zeros((0, len(self.components)), self.dtype)
+        found = scores(as_source(chunk), self.components, self.mean, self.scale)
+        found = found if self.whitening is None else found * self.whitening
+        return found.astype(self.dtype, copy=False)
+
+
+class ScoreRows(Reduction):
     """Accumulates ``(x_i - mean) axes`` for every row."""
+
+    inputs = ("axes", "mean")
+    row_sums = ("out",)
 
     def __init__(self, axes: np.ndarray, mean: np.ndarray | None, out: np.ndarray):
         self.axes, self.mean = axes, mean
@@ -71,7 +95,7 @@ class ScoreRows:
     def merge(self, other: ScoreRows) -> None:
         """Take in what another accumulator has seen."""
         self.rows_seen += other.rows_seen
-        self.out += other.out  # rows that one of them has not seen are zero there
+        self.join("out", other)
 
     def result(self) -> np.ndarray:
         """The scores."""

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import vrpca
+from vrpca.cli.cluster import Scheduler, Workers, cluster, open_on_cluster
 from vrpca.cli.printing import describe, print_result
 from vrpca.cli.shared import (
     DONE,
@@ -29,6 +30,7 @@ from vrpca.cli.shared import (
     Threads,
     check_outputs,
     complain,
+    notices_on_stderr,
     open_input,
     sigterm_as_ctrl_c,
     warnings_on_stderr,
@@ -81,6 +83,8 @@ def fit(
     out: Annotated[Path | None, typer.Option(help="Write the model to this file (.npz).")] = None,
     scores: Scores = None,
     plot: Plot = None,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -103,13 +107,12 @@ def fit(
         checkpoint=checkpoint,
         verbose=not quiet,
     )
-    X = open_input(data, quiet, memory is not None, scale_genotypes)
-    if warm_start is not None:
-        _start_from(model, warm_start, X)
-    began = time.perf_counter()
-    cut_short = _fit(model, X, quiet)
-    seconds = time.perf_counter() - began
-    _write(model, X, files, quiet)
+    with cluster(scheduler, workers, threads) as connected:
+        X = (open_on_cluster if connected else open_input)(data, quiet, memory is not None, scale_genotypes)
+        if warm_start is not None:
+            _start_from(model, warm_start, X)
+        cut_short, seconds = _fit(model, X, quiet)
+        _write(model, X, files, quiet)
     _print(model, seconds, {"data": data, "model": out, "scores": scores, "plot": plot}, as_json)
     raise typer.Exit(cut_short or (DONE if model.converged_ else FAILED))
 
@@ -165,21 +168,21 @@ def components(k: str) -> int | float:
     raise OptionError(f"-k {k} must be a number of components or a fraction of the variance, such as 10 or 0.9.")
 
 
-def _fit(model: vrpca.PCA, X: Source, quiet: bool) -> int:
-    """Fit the model; return the exit code of Ctrl-C or SIGTERM if one of them ended the fit early, else 0.
+def _fit(model: vrpca.PCA, X: Source, quiet: bool) -> tuple[int, float]:
+    """Fit the model; return the exit code of Ctrl-C or SIGTERM if one of them ended the fit early, else 0; and seconds.
 
     Without any answer the command ends here with that code.
     """
+    code, began = DONE, time.perf_counter()
     with sigterm_as_ctrl_c() as terminated:
         try:
-            with warnings_on_stderr(quiet):
+            with warnings_on_stderr(quiet), notices_on_stderr(quiet):
                 model.fit(X)
         except KeyboardInterrupt:
             code = TERMINATED if terminated() else INTERRUPTED
             if not hasattr(model, "status_"):
                 raise typer.Exit(code) from None
-            return code
-    return DONE
+    return code, time.perf_counter() - began
 
 
 def _write(model: vrpca.PCA, X: Source, files: dict[str, Path | None], quiet: bool) -> None:

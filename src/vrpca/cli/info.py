@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,7 +31,7 @@ def info(
     as_json: Json = False,
 ) -> None:
     """Tell what DATA are, how a fit would read them, and what it would take. Only headers are read."""
-    X = from_stdin() if data == "-" else data
+    X: Any = from_stdin() if data == "-" else data
     if scale_genotypes:
         X = open_input(X, limited=memory is not None, scale_genotypes=True)
     found = vrpca.info(X, components(k), tol=tol, solver=solver, memory_limit=memory, n_threads=threads)

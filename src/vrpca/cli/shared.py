@@ -104,13 +104,20 @@ class _Notices(logging.Handler):
 
 def open_input(data: str, quiet: bool = False, limited: bool = False, scale_genotypes: bool = False) -> Source:
     """Open the data; say on stderr if they are converted, unless `quiet`. Where memory is limited, load nothing yet."""
+    with notices_on_stderr(quiet):
+        data = from_stdin() if data == "-" else data
+        return from_path(data, limited, "genotype" if scale_genotypes else None)
+
+
+@contextmanager
+def notices_on_stderr(quiet: bool) -> Iterator[None]:
+    """Print what the package logs as lines on stderr. With `quiet`, print nothing."""
     log, notices = logging.getLogger("vrpca"), _Notices(logging.INFO)
     level = log.level
     log.addHandler(notices)
     log.setLevel(logging.CRITICAL if quiet else logging.INFO)
     try:
-        data = from_stdin() if data == "-" else data
-        return from_path(data, limited, "genotype" if scale_genotypes else None)
+        yield
     finally:
         log.removeHandler(notices)
         log.setLevel(level)

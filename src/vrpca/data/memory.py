@@ -49,6 +49,8 @@ class ConvertedSource(Source):
     `block_rows` is the number of rows of a block; `neighbours` is 0 where rows cannot be gathered.
     """
 
+    trusted = True
+
     def __init__(self, shape: tuple[int, int], dtype: np.dtype, block_rows: int, neighbours: int = 1):
         self.shape, self.dtype, self.block_rows = shape, dtype, block_rows
         self.block = self.convert(slice(0, shape[0])) if block_rows >= shape[0] else None

@@ -12,12 +12,10 @@ import scipy.sparse as sp
 
 from vrpca.data.checked import CheckedSource
 from vrpca.data.files import contents, in_parts, open_data, open_limited
-from vrpca.data.files.base import FileSource
 from vrpca.data.files.raw import map_on_disk
 from vrpca.data.frames import FrameSource, is_frame
 from vrpca.data.memory import (
     ArraySource,
-    ConvertedSource,
     SparseSource,
     as_array,
     fits_in_memory,
@@ -114,13 +112,19 @@ def lies_elsewhere(X: Any) -> bool:
 
 # Kinds of objects that are read where they lie: package, class, the module here, and its function or class.
 OPEN = (
-    ("h5py", "Dataset", "hdf5", "element"),
-    ("zarr", "Array", "zarr_store", "array_source"),
-    ("anndata", "AnnData", "hdf5", "annotated_matrix"),
-    ("polars", "LazyFrame", "lazy_frame", "LazyFrameSource"),
-    ("pyarrow", "Table", "arrow", "TableSource"),
-    ("pyarrow.dataset", "Dataset", "arrow", "DatasetSource"),
+    ("h5py", "Dataset", "files.hdf5", "element"),
+    ("zarr", "Array", "files.zarr_store", "array_source"),
+    ("anndata", "AnnData", "files.hdf5", "annotated_matrix"),
+    ("polars", "LazyFrame", "files.lazy_frame", "LazyFrameSource"),
+    ("pyarrow", "Table", "files.arrow", "TableSource"),
+    ("pyarrow.dataset", "Dataset", "files.arrow", "DatasetSource"),
 )
+# The same for what dask holds. It depends on a memory limit whether it is kept in memory.
+HELD_BY_DASK = (
+    ("dask.array", "Array", "cluster.opening", "array_source"),
+    ("dask.dataframe", "DataFrame", "cluster.opening", "frame_source"),
+)
+DELAYED = ("cluster.opening", "blocks_source")  # for lists of delayed blocks
 
 
 def _opener(X: Any) -> tuple[str, str] | None:
@@ -132,17 +136,36 @@ def _opener(X: Any) -> tuple[str, str] | None:
     return None
 
 
+def _dask_opener(X: Any) -> tuple[str, str] | None:
+    """The module here and its function that make a source of X, if dask holds it."""
+    for package, kind, module, function in HELD_BY_DASK:
+        found = sys.modules.get(package)
+        if found is not None and kind in vars(found) and isinstance(X, vars(found)[kind]):
+            return module, function
+    delayed = sys.modules.get("dask.delayed")
+    if delayed is None or not isinstance(X, list | tuple) or not X:
+        return None
+    return DELAYED if all(isinstance(each, vars(delayed)["Delayed"]) for each in X) else None
+
+
 def is_open(X: Any) -> bool:
     """Whether X is read where it lies. No package is imported to find out."""
-    return _opener(X) is not None
+    return _opener(X) is not None or held_by_dask(X)
 
 
-def opened(X: Any) -> Any:
+def held_by_dask(X: Any) -> bool:
+    """Whether X is an array or a data frame of dask, or a list of delayed blocks."""
+    return _dask_opener(X) is not None
+
+
+def opened(X: Any, limited: bool) -> Any:
     """X as a source, or what is to be made a source of."""
-    opener = _opener(X)
+    of_dask = _dask_opener(X)
+    opener = of_dask or _opener(X)
     assert opener is not None
     module, function = opener
-    return vars(import_module(f"vrpca.data.files.{module}"))[function](X)
+    make = vars(import_module(f"vrpca.data.{module}"))[function]
+    return make(X, limited) if of_dask else make(X)
 
 
 def as_source(X: Any, limited: bool = False) -> Source:
@@ -150,7 +173,7 @@ def as_source(X: Any, limited: bool = False) -> Source:
 
     Parameters
     ----------
-    X : array-like, scipy sparse matrix or array, pandas or polars frame, path or list of paths, or Source
+    X : array-like, scipy sparse matrix or array, pandas or polars frame, path or list of paths, dask object, or Source
         The data, samples in rows. `vrpca.open_data` says what files can be. Also what is open already and stays where
         it is: datasets of h5py, arrays of zarr, AnnData objects, lazy frames of polars, tables and datasets of pyarrow.
     limited : bool
@@ -164,14 +187,14 @@ def as_source(X: Any, limited: bool = False) -> Source:
     if limited and isinstance(X, ArraySource):
         return unmapped(X)
     if isinstance(X, Source):
-        return X if isinstance(X, ConvertedSource | CheckedSource | FileSource | UnloadedFile) else CheckedSource(X)
+        return X if X.trusted else CheckedSource(X)
     if type(X) is np.ndarray and X.dtype.kind != "O":
         return array_source(X, limited)
     if hasattr(X, "blocks") and hasattr(X, "transposed"):
         kind = type(X).__name__
         raise DataTypeError(f"X is a {kind}, which looks like a source but is none: derive {kind} from vrpca.Source.")
     if is_open(X):
-        return as_source(opened(X), limited)
+        return as_source(opened(X, limited), limited)
     if lies_elsewhere(X):
         kind = f"{type(X).__module__.partition('.')[0]} {type(X).__name__}"
         raise DataTypeError(

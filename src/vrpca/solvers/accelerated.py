@@ -172,7 +172,7 @@ class FromSample(Accelerated, Krylov):
 
     def memory(self, size: Size) -> dict[str, float]:
         """As for all searches, and for the sample: its rows, the vectors that it is solved with, and their product."""
-        rows, v = self._sample_size(size.n, size.d), size.vector
+        rows, v = self._sample_size(size.n, size.d, size.most_sampled), size.vector
         columns = min(self.start_width + (self.width if size.guessed else 0), size.d) + 1
         if not rows:
             return super().memory(size)
@@ -189,9 +189,9 @@ class FromSample(Accelerated, Krylov):
         super()._shrink()
         self.fraction = 0.8 * self.fraction if self.fraction > LEAST_FRACTION else 0.0
 
-    def _sample_size(self, n: int, d: int) -> int:
+    def _sample_size(self, n: int, d: int, most: float) -> int:
         """Rows of the sample; none if they would say nothing."""
-        rows = int(self.fraction * n)
+        rows = int(min(self.fraction * n, most))
         return rows if rows >= LEAST_SAMPLED * min(self.start_width, d) else 0
 
     @abstractmethod
@@ -204,7 +204,7 @@ class FromSample(Accelerated, Krylov):
         The sample is read here.
         """
         n, d = problem.source.shape
-        rows = self._sample_size(n, d)
+        rows = self._sample_size(n, d, problem.source.most_sampled)
         if not rows or problem.scale:
             return None
         sample, fetched = problem.sample(rows, rng)
@@ -233,7 +233,7 @@ class FromSample(Accelerated, Krylov):
             space = SearchSpace(view, self.width, self.capacity)
             space.expand(found.W.T, view, found.U.T)
             return self.state(space, 2, Witness((found.guest,), most=self.heard).after(found.image))
-        rows = self._sample_size(view.n, view.d)
+        rows = self._sample_size(view.n, view.d, view.source.most_sampled)
         if W0 is not None or not rows:
             return self.begin(view, W0, self.block, 1, rng)
         return self.begin(view, self._from_sample(view.sample(rows, rng), rng), self.start_width, 2, rng)

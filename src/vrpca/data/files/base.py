@@ -113,6 +113,7 @@ class FileSource(Source):
         Rows that the format reads at once, however few are asked for: those of a chunk or a row group.
     """
 
+    trusted = True
     slow_to_read = True
     reads_files = True
     columnwise = False
