@@ -13,6 +13,28 @@ class OptionError(ValueError):
     """An option's value is out of range, or does not fit the other options."""
 
 
+class NotFiniteError(DataError):
+    """An entry of the data is NaN or infinite.
+
+    `places` says where, by number or name: ``{"row": 7, "column": "age"}``.
+    """
+
+    def __init__(self, what: str, places: dict[str, int | str]):
+        self.what, self.places = what, places
+        where = ", ".join(f"{axis} {place!r}" for axis, place in places.items())
+        super().__init__(
+            f"Input X contains {what} ({where}); it must hold finite numbers only. "
+            "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer)."
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NotFiniteError, (self.what, self.places)  # other processes hand it on
+
+    def in_column(self, column: int | str) -> NotFiniteError:
+        """The same with another number or name of the column."""
+        return NotFiniteError(self.what, self.places | {"column": column})
+
+
 class DataTypeError(DataError, TypeError):
     """The data hold things that are not numbers; also a TypeError, as scikit-learn's own checks raise."""
 

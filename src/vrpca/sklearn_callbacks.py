@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from vrpca.history import Record
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _NoCallbacks:
     """Stands in for scikit-learn's mixin where its version has none (before 1.9)."""
 
 
-def _as_it_is(method: Callable) -> Callable:
+def _as_it_is(method: F) -> F:
     return method
 
 
 CallbackSupportMixin: Any
-with_callbacks: Any
+with_callbacks: Callable[[F], F]  # so that type checkers see the method as it is written
 try:
     _found = import_module("sklearn.callback")
     CallbackSupportMixin, with_callbacks = _found.CallbackSupportMixin, _found.with_callbacks

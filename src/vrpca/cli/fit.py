@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -29,6 +29,8 @@ from vrpca.cli.shared import (
 from vrpca.data.files.paths import as_path, check_target
 from vrpca.data.open import as_source
 from vrpca.errors import OptionError
+from vrpca.model_io import load_model
+from vrpca.options import CertificateKind, Cost, SolverName
 from vrpca.solvers import SOLVERS
 
 AngleTol = Annotated[
@@ -71,9 +73,9 @@ def fit(
         components(k),
         tol=tol,
         angle_tol=angle_tol,
-        solver=solver,
-        cost=cost,
-        certificate=certificate,
+        solver=cast(SolverName, solver),  # these are checked by the options
+        cost=cast(Cost, cost),
+        certificate=cast(CertificateKind, certificate),
         center=center,
         scale=scale,
         max_passes=max_passes,
@@ -124,7 +126,7 @@ def _check_checkpoint(path: Path | None, resume: bool) -> None:
 
 def _start_from(model: vrpca.PCA, path: Path, X: Any) -> None:
     """Let the fit start from the components of a saved model."""
-    start = vrpca.load(path)
+    start = load_model(path)
     features = as_source(X).shape[1]
     if start.components_.shape[1] != features:
         raise OptionError(

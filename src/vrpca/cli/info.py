@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -11,6 +11,7 @@ import vrpca
 from vrpca.cli.fit import components
 from vrpca.cli.printing import finite
 from vrpca.cli.shared import Data, Json, Memory, Threads
+from vrpca.options import SolverName
 from vrpca.solvers import SOLVERS
 
 
@@ -24,5 +25,6 @@ def info(
     as_json: Json = False,
 ) -> None:
     """Tell what DATA are, how a fit would read them, and what it would take. Only headers are read."""
-    found = vrpca.info(data, components(k), tol=tol, solver=solver, memory_limit=memory, n_threads=threads)
+    name = cast(SolverName, solver)  # checked by the options
+    found = vrpca.info(data, components(k), tol=tol, solver=name, memory_limit=memory, n_threads=threads)
     print(json.dumps(finite({"data": str(data), **found.as_dict()}), indent=2) if as_json else found)

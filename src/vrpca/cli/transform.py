@@ -8,11 +8,11 @@ from typing import Annotated
 import numpy as np
 import typer
 
-import vrpca
 from vrpca.cli.shared import Data, Model, Quiet, check_outputs, open_input, warnings_on_stderr
 from vrpca.data.files.paths import check_target, new_array, written_whole
 from vrpca.data.open import as_source
 from vrpca.errors import DataError, OptionError
+from vrpca.model_io import load_model
 
 
 def transform(
@@ -26,7 +26,7 @@ def transform(
     if out.suffix != ".npy":
         raise OptionError(f"--out {out} must end in .npy: the scores are written as a NumPy array.")
     check_target(out)
-    fitted = vrpca.load(model)
+    fitted = load_model(model)
     source = as_source(open_input(data, quiet, limited=fitted.memory_limit is not None))
     if source.shape[1] != fitted.n_features_in_:
         raise DataError(f"The data have {source.shape[1]} columns, but the model is for {fitted.n_features_in_}.")

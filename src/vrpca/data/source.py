@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from vrpca.errors import DataError
+from vrpca.errors import DataError, NotFiniteError
 from vrpca.typing import Array, Rng
 
 INDEX_BYTES = 4  # of a column number beside a stored entry, in most data
@@ -255,10 +256,23 @@ def check_finite(where: int | Array, X: Any, axes: tuple[str, str] = ("row", "co
     row, column = bad if not sp.issparse(X) else (np.searchsorted(X.indptr, bad[0], side="right") - 1, X.indices[bad])
     number = where[row] if isinstance(where, np.ndarray) else where + row
     what = "NaN" if np.isnan(values[bad]) else "infinity"
-    raise DataError(
-        f"Input X contains {what} ({axes[0]} {number}, {axes[1]} {column}); it must hold finite numbers only. "
-        "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer)."
-    )
+    raise NotFiniteError(what, {axes[0]: int(number), axes[1]: int(column)})
+
+
+@contextmanager
+def naming_columns(names: Sequence[str] | None, kept: Array | None = None) -> Iterator[None]:
+    """Let the error about an entry that is not finite name its column, where columns have names.
+
+    `kept` has the numbers of the columns that are read, where some are left out.
+    """
+    try:
+        yield
+    except NotFiniteError as error:
+        column = error.places["column"]
+        if not isinstance(column, int):
+            raise
+        column = column if kept is None else int(kept[column])
+        raise error.in_column(column if names is None else names[column]) from None
 
 
 def walk(n: int, rows: int, rng: Rng | None) -> Iterator[slice]:
