@@ -9,7 +9,7 @@ from vrpca.estimators import PCA, TruncatedSVD
 from vrpca.history import Record, Status
 from vrpca.info import Info, info
 from vrpca.model_io import load, save
-from vrpca.options import Theory
+from vrpca.options import SolverName, Theory
 
 __version__ = "0.1.0"
 
@@ -22,6 +22,7 @@ __all__ = [
     "Interrupted",
     "OptionError",
     "Record",
+    "SolverName",
     "Source",
     "Status",
     "Theory",
