@@ -24,7 +24,7 @@ LAYERS = (
     ("checkpoint",),
     ("run",),
     ("decomposition", "check", "info", "scores", "likelihood"),
-    ("estimators", "sklearn_callbacks"),
+    ("estimators", "sklearn_callbacks", "anndata"),
     ("model_io", "report", "cli", "__init__", "__main__"),
     ("experiments",),  # they may import everything; only commands may import them, when they are called
 )

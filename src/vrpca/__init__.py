@@ -1,5 +1,6 @@
 """Principal components and truncated SVD of large matrices, to the accuracy asked for, with a certificate."""
 
+from vrpca import anndata
 from vrpca.certificate import Certificate
 from vrpca.data.files import open_data
 from vrpca.data.source import Source
@@ -27,6 +28,7 @@ __all__ = [
     "Status",
     "Theory",
     "TruncatedSVD",
+    "anndata",
     "info",
     "load",
     "open_data",

@@ -24,6 +24,7 @@ from vrpca.data.memory import (
     on_disk,
     sparse_source,
 )
+from vrpca.data.selected import Selected
 from vrpca.data.source import Source
 from vrpca.data.unloaded import UnloadedFile
 from vrpca.errors import DataTypeError
@@ -85,6 +86,8 @@ def _parts(X: Any) -> list[Array]:
     return [X.data, X.indices, X.indptr] if X.format in ("csr", "csc") else []
 
 
+# Sources of this package, and those that are checked already.
+TRUSTED = (ConvertedSource, CheckedSource, FileSource, UnloadedFile, Selected)
 # What arrays that lie elsewhere have, in chunks: dask, PyTables, netCDF4, tensorstore.
 CHUNKED = ("chunks", "chunkshape", "chunking", "chunk_layout")
 
@@ -148,7 +151,11 @@ def as_source(X: Any, limited: bool = False) -> Source:
     if limited and isinstance(X, ArraySource):
         return unmapped(X)
     if isinstance(X, Source):
-        return X if isinstance(X, ConvertedSource | CheckedSource | FileSource | UnloadedFile) else CheckedSource(X)
+        return (
+            X
+            if isinstance(X, ConvertedSource | CheckedSource | FileSource | UnloadedFile | Selected)
+            else CheckedSource(X)
+        )
     if type(X) is np.ndarray and X.dtype.kind != "O":
         return array_source(X, limited)
     if hasattr(X, "blocks") and hasattr(X, "transposed"):
