@@ -3,8 +3,8 @@
     pip install scanpy
     python benchmarks/scanpy_pca.py [--data ../shared/data/pbmc.npz] [-k 50] [--repeats 5] [--genes 2000]
 
-The two run in turns, so that a busy machine slows down both. The truth is LAPACK's answer in double precision. Counts are
-normalised to 10000 per cell and logarithmised; `--genes` takes that many highly variable ones.
+The two run in turns, so that a busy machine slows down both. The truth is LAPACK's answer in double precision.
+Counts are normalised to 10000 per cell and logarithmised; `--genes` takes that many highly variable ones.
 """
 
 from __future__ import annotations

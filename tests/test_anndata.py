@@ -156,7 +156,7 @@ def test_what_is_wrong_is_named(options, message):
 
 
 def test_other_things_are_refused(tmp_path):
-    with pytest.raises(TypeError, match="takes an AnnData object, not a ndarray: pass arrays.*vrpca.PCA"):
+    with pytest.raises(TypeError, match=r"takes an AnnData object, not a ndarray: pass arrays.*vrpca.PCA"):
         vrpca.anndata.pca(X)
     with pytest.raises(vrpca.DataError, match="adata has no X: name a layer"):
         vrpca.anndata.pca(anndata.AnnData(obs={"a": [1, 2]}))
