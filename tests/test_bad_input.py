@@ -54,7 +54,10 @@ def test_not_finite(value, name, dtype, form):
 def test_a_frame_with_holes(frame):
     columns = {f"c{j}": X[:, j].copy() for j in range(6)}
     columns["c3"][7] = np.nan
-    fails(DataError, r"contains NaN \(row 7, column 3\).*Impute or drop", frame(columns))
+    fails(DataError, r"contains NaN \(row 7, column 'c3'\).*Impute or drop", frame(columns))
+    model = PCA(2).fit(frame({name: np.nan_to_num(column) for name, column in columns.items()}))
+    with pytest.raises(DataError, match=r"contains NaN \(row 7, column 'c3'\).*Impute or drop"):
+        model.transform(frame(columns))
 
 
 def test_not_finite_under_a_weight_of_zero_is_still_an_error_or_ignored():
@@ -69,7 +72,7 @@ def test_not_finite_under_a_weight_of_zero_is_still_an_error_or_ignored():
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_not_finite_in_transform(value, form):
     for model in (PCA(2).fit(X), TruncatedSVD(2).fit(X)):
-        with pytest.raises(DataError, match=r"(NaN|infinity) \(row 7, column 3\).*Impute or drop"):
+        with pytest.raises(DataError, match=r"contains (NaN|infinity) \(row 7, column 3\).*Impute or drop"):
             model.transform(form(spoilt(value)))
 
 
@@ -134,21 +137,32 @@ def test_one_row_without_centring():
 @pytest.mark.parametrize(
     ("k", "message"),
     [
-        (0, r"n_components=0 must be between 1 and min\(n_samples, n_features\)=6"),
-        (-1, r"n_components=-1 must be between 1 and min\(n_samples, n_features\)=6"),
-        (7, r"n_components=7 must be between 1 and min\(n_samples, n_features\)=6"),
-        (True, "n_components=True must be an integer, a fraction"),
-        (2.5, "n_components=2.5 must be an integer, a fraction"),
-        (1.0, "n_components=1.0 must be an integer, a fraction"),
-        (0.0, "n_components=0.0 must be an integer, a fraction"),
-        (float("nan"), "n_components=nan must be an integer, a fraction"),
-        ("3", "n_components='3' must be an integer, a fraction"),
-        ("mle", "n_components='mle' must be an integer, a fraction"),
-        ([2], r"n_components=\[2\] must be an integer, a fraction"),
+        (0, r"=0 must be between 1 and min\(n_samples, n_features\)=6"),
+        (-1, r"=-1 must be between 1 and min\(n_samples, n_features\)=6"),
+        (7, r"=7 must be between 1 and min\(n_samples, n_features\)=6"),
+        (True, "=True must be an integer, a fraction"),
+        (2.5, "=2.5 must be an integer, a fraction"),
+        (1.0, "=1.0 must be an integer, a fraction"),
+        (0.0, "=0.0 must be an integer, a fraction"),
+        (float("nan"), "=nan must be an integer, a fraction"),
+        ("3", "='3' must be an integer, a fraction"),
+        ([2], r"=\[2\] must be an integer, a fraction"),
     ],
 )
 def test_k(k, message):
-    fails(OptionError, message, X, k=k)
+    """The option is named as the caller has written it."""
+    with pytest.raises(OptionError, match=f"^k{message}"):
+        vrpca.pca(X, k)
+    with pytest.raises(OptionError, match=f"^n_components{message}"):
+        PCA(k).fit(X)
+
+
+def test_most_likely_needs_as_many_rows_as_columns():
+    message = "='mle' is only supported if n_samples >= n_features, but X has shape"
+    with pytest.raises(OptionError, match=f"^k{message}"):
+        vrpca.pca(X[:5], "mle")
+    with pytest.raises(OptionError, match=f"^n_components{message}"):
+        PCA("mle").fit(X[:5])
 
 
 @pytest.mark.parametrize("k", [0, 7, True, 2.5, 0.5, "3", None])

@@ -11,7 +11,7 @@ import pytest
 
 import vrpca
 from vrpca.errors import DataError
-from vrpca.model_io import FORMAT
+from vrpca.model_io import FORMAT, load_model
 
 
 @pytest.fixture(scope="module")
@@ -375,3 +375,50 @@ def test_what_could_not_be_read_is_not_written(tmp_path, X):
         with pytest.raises(DataError, match=rf"This PCA cannot be saved: {name}.*\. Set it right, or fit again"):
             vrpca.save(broken, tmp_path / "model.npz")
     assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------------------------ decompositions
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda X: vrpca.svd(X, 3, random_state=4),
+        lambda X: vrpca.pca(X, 0.8, scale=True, random_state=4),
+        lambda X: vrpca.pca(X, 2, compute_u=False, sample_weight=np.arange(80)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_decomposition_comes_back(tmp_path, X, make, dtype):
+    found = make(X.astype(dtype))
+    vrpca.save(found, tmp_path / "svd.npz")
+    again = vrpca.load(tmp_path / "svd.npz")
+    assert type(again) is vrpca.Decomposition
+    for name, value in vars(found).items():
+        if name != "certificate":
+            np.testing.assert_array_equal(getattr(again, name), value, err_msg=name)
+    assert again.Vt.dtype == dtype and again.converged and again.status is found.status
+    for name, value in vars(found.certificate).items():
+        np.testing.assert_array_equal(getattr(again.certificate, name), value, err_msg=name)
+
+
+def test_a_damaged_decomposition_is_refused(tmp_path, X):
+    path = tmp_path / "svd.npz"
+    vrpca.save(vrpca.svd(X, 3), path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    for name, value, message in [
+        ("Vt", arrays["Vt"][0], "Vt cannot have the shape"),
+        ("U", arrays["U"][:, :2], r"U has the shape \(80, 2\)"),
+        ("s", -arrays["s"], "s cannot hold"),
+        ("mean", np.zeros(9), "'mean' is not known|mean"),
+    ]:
+        np.savez(path, **(arrays | {name: value}))
+        with pytest.raises(DataError, match=message):
+            vrpca.load(path)
+
+
+def test_a_decomposition_is_not_a_model(tmp_path, X):
+    vrpca.save(vrpca.svd(X, 3), tmp_path / "svd.npz")
+    with pytest.raises(DataError, match=r"svd.npz holds a Decomposition, not a fitted PCA.*fit one"):
+        load_model(tmp_path / "svd.npz")

@@ -1,5 +1,6 @@
 """Principal components and truncated SVD of large matrices, to the accuracy asked for, with a certificate."""
 
+from vrpca import anndata
 from vrpca.certificate import Certificate
 from vrpca.data.files import open_data
 from vrpca.data.source import Source
@@ -9,7 +10,7 @@ from vrpca.estimators import PCA, TruncatedSVD
 from vrpca.history import Record, Status
 from vrpca.info import Info, info
 from vrpca.model_io import load, save
-from vrpca.options import Theory
+from vrpca.options import SolverName, Theory
 
 __version__ = "0.1.0"
 
@@ -22,10 +23,12 @@ __all__ = [
     "Interrupted",
     "OptionError",
     "Record",
+    "SolverName",
     "Source",
     "Status",
     "Theory",
     "TruncatedSVD",
+    "anndata",
     "info",
     "load",
     "open_data",

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack, cast
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -17,13 +18,15 @@ from vrpca.certificate import Certificate
 from vrpca.checkpoint import Checkpoint, data_identity
 from vrpca.data.first_pass import FirstPass
 from vrpca.data.open import as_source
-from vrpca.data.source import Source, errors_named
+from vrpca.data.source import Source, errors_named, naming_columns
 from vrpca.data.view import Problem, View, column_scale
 from vrpca.errors import DataError, Interrupted, OptionError
 from vrpca.history import Record, Status
-from vrpca.linalg import column_norms, numerical_rank, triplets
+from vrpca.linalg import column_norms, triplets
 from vrpca.memory import Demand
+from vrpca.minka import most_likely_dimension
 from vrpca.options import (
+    MLE,
     Options,
     SolveOptions,
     as_generator,
@@ -38,6 +41,7 @@ from vrpca.options import (
 from vrpca.outcome import Outcome
 from vrpca.plan import Plan, block_width, for_source, make_plan
 from vrpca.run import Budget, Job, objective, run
+from vrpca.scores import score_variance
 from vrpca.threads import blas_threads, n_threads
 from vrpca.typing import Rng
 
@@ -81,6 +85,22 @@ class Decomposition:
         Bound on the suboptimality, and what it rests on.
     history : list of Record
         One record per step.
+    score_mean : numpy.ndarray or None
+        Means of the scores ``X @ Vt.T`` of data that are not centred; None where nobody asked for them.
+    score_variance : numpy.ndarray or None
+        Variances of those scores about their means.
+    column_variance : float or None
+        Sum of the variances of the columns of those data.
+
+    Examples
+    --------
+    The singular triplets alone:
+
+    >>> import numpy as np, vrpca
+    >>> X = np.random.default_rng(0).standard_normal((100, 30))
+    >>> U, s, Vt = vrpca.svd(X, 3)
+    >>> U.shape, s.shape, Vt.shape
+    ((100, 3), (3,), (3, 30))
     """
 
     U: np.ndarray | None = field(repr=False)
@@ -97,6 +117,13 @@ class Decomposition:
     reason: str
     certificate: Certificate
     history: list[Record] = field(repr=False)
+    score_mean: np.ndarray | None = field(default=None, repr=False)
+    score_variance: np.ndarray | None = field(default=None, repr=False)
+    column_variance: float | None = field(default=None, repr=False)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """U, s and Vt, so that ``U, s, Vt = vrpca.svd(X, k)``; U is None with ``compute_u=False``."""
+        return iter((cast(np.ndarray, self.U), self.s, self.Vt))
 
     @property
     def converged(self) -> bool:
@@ -164,13 +191,12 @@ def svd(
     """
     if not is_integer(k):
         raise OptionError(f"k={shown(k)} must be an integer.")
-    with blas_threads(1):
-        return _decompose(_Request(X, int(k), center, scale, sample_weight, start, compute_u), options)
+    return decompose(Request(X, int(k), center, scale, sample_weight, start, compute_u), options)
 
 
 def pca(
     X: Any,
-    k: int | float | None = None,
+    k: int | float | Literal["mle"] | None = None,
     *,
     center: bool = True,
     scale: bool = False,
@@ -185,9 +211,9 @@ def pca(
     ----------
     X, center, scale, sample_weight, start, compute_u, **options
         As for `svd`; centring is the default here.
-    k : int, float or None
-        Number of components; a fraction in (0, 1) for as many as explain that part of the variance; None for all
-        that are there, the numerical rank.
+    k : int, float, "mle" or None
+        Number of components; a fraction in (0, 1) for as many as explain that part of the variance; ``"mle"`` for the
+        number that Minka's formula finds, for at least as many rows as columns; None for all, min(n, d).
 
     Returns
     -------
@@ -200,55 +226,75 @@ def pca(
     >>> vrpca.pca(X, 0.9, random_state=0).s.shape
     (7,)
     """
-    with blas_threads(1):
-        return _decompose(_Request(X, k, center, scale, sample_weight, start, compute_u), options)
+    return decompose(Request(X, k, center, scale, sample_weight, start, compute_u), options)
 
 
 @dataclass(frozen=True)
-class _Request:
-    """What the caller of `svd` or `pca` asks for, apart from the options of the solver."""
+class Request:
+    """What is asked for, apart from the options of the solver."""
 
     X: Any
-    k: int | float | None
+    k: int | float | str | None
     center: bool
     scale: bool
-    sample_weight: Any
-    start: np.ndarray | None
-    compute_u: bool
+    sample_weight: Any = None
+    start: np.ndarray | None = None
+    compute_u: bool = True
+    variances: bool = False  # whether those of the scores are wanted where nothing is centred
+    k_name: str = "k"  # what the caller's option is called
+
+    @property
+    def all_of_them(self) -> bool:
+        """Whether all components are to be found, at first: the small ones are to be accurate, too."""
+        return self.k is None or self.k == MLE
 
 
-def _decompose(request: _Request, given: SolveOptions) -> Decomposition:
-    job, W0, columns = _prepare(request, Options.given(given))
-    job, outcome = run(job, W0)
-    job.checkpoint.close(job.view, outcome.status)
-    if request.k is None and outcome.P is not None:
-        job = replace(job, k=numerical_rank(outcome.P), fraction=None)
-        outcome = replace(outcome, certificate=job.certificate(outcome.state))
-    _warn(job, outcome)
-    decomposition = _assemble(request, job, outcome, columns)
-    if outcome.status is Status.INTERRUPTED:
-        raise Interrupted(decomposition)
-    return decomposition
+def decompose(request: Request, given: SolveOptions) -> Decomposition:
+    """Prepare, run, and assemble."""
+    with blas_threads(1):
+        job, W0, columns = _prepare(request, Options.given(given))
+        job, outcome = run(job, W0)
+        job.checkpoint.close(job.view, outcome.status)
+        if request.k == MLE:
+            job, outcome = _most_likely(job, outcome)
+        _warn(job, outcome)
+        decomposition = _assemble(request, job, outcome, columns)
+        if request.variances:
+            decomposition = _with_variances(decomposition, job, columns)
+        if outcome.status is Status.INTERRUPTED:
+            raise Interrupted(decomposition)
+        return decomposition
 
 
-def _prepare(request: _Request, options: Options) -> tuple[Job, np.ndarray | None, _Columns]:
+def _most_likely(job: Job, outcome: Outcome) -> tuple[Job, Outcome]:
+    """As many of all components as Minka's formula finds, with their own certificate."""
+    theta = outcome.state.theta if outcome.P is None else column_norms(outcome.P) ** 2
+    n_samples = job.problem.weight * job.problem.source.shape[0]
+    job = replace(job, k=most_likely_dimension(np.sort(theta)[::-1], n_samples, job.view.rounding))
+    return job, replace(outcome, certificate=job.certificate(outcome.state))
+
+
+def _prepare(request: Request, options: Options) -> tuple[Job, np.ndarray | None, _Columns]:
     """Check everything, make the plan and the first pass, and set up the view and the start."""
     check_options(center=request.center, scale=request.scale, compute_u=request.compute_u)
     began, source = time.perf_counter(), as_source(request.X, options.memory_limit is not None)
     options = for_source(options, source)
-    asked = min(source.shape) if request.k is None else request.k
-    fraction = float(asked) if check_k(asked, source.shape) else None
+    is_fraction = check_k(request.k, source.shape, request.k_name)
+    asked = min(source.shape) if request.all_of_them else cast(float, request.k)
+    fraction = float(asked) if is_fraction else None
     k = int(asked) if fraction is None else 1
     start = check_start(request.start, source.shape[1], source.dtype)
     weights = check_weights(request.sample_weight, source.shape[0])
     source, columns = _without_empty_columns(source, options, k)
     plan = make_plan(options, source, asked, fraction is not None, demand(request, options))
     source = source if options.memory_limit is None else source.within(plan.block_bytes)
-    problem = Problem(source, weights, request.center, request.scale, n_threads(options.n_threads))
+    threads = n_threads(options.n_threads)
+    problem = Problem(source, weights, request.center, request.scale, threads, request.variances)
     rng = as_generator(options.random_state)
     checkpoint = _checkpoint(request, options, problem, rng, began)
     start = start if start is None or columns.kept is None else start[:, columns.kept]
-    first_pass = checkpoint.first_pass or _first_pass(problem, plan, rng, start, fraction is None)
+    with naming_columns(columns.names, columns.kept):
+        first_pass = checkpoint.first_pass or _first_pass(problem, plan, rng, start, fraction is None)
     view = View.of(problem, first_pass.moments, plan.transpose)
     _check_range(view, problem.weight)
     W0 = checkpoint.W0 if checkpoint.resumed else _oriented(start, problem, first_pass, view)
@@ -257,12 +303,12 @@ def _prepare(request: _Request, options: Options) -> tuple[Job, np.ndarray | Non
     passes_before = source.passes_to_open + first_pass.moments.passes + (W0 is not None and plan.transpose)
     rows_before = passes_before * view.n + first_pass.rows_sampled
     budget = Budget(view, rows_before, checkpoint.fit_began, options.max_passes, options.max_seconds)
-    projections = request.compute_u or plan.transpose or request.k is None
+    projections = request.compute_u or plan.transpose or request.all_of_them
     job = Job(problem, options, plan, view, first_pass, rng, budget, checkpoint, projections, plan.solver, k, fraction)
     return job, W0, columns
 
 
-def _checkpoint(request: _Request, options: Options, problem: Problem, rng: Rng, began: float) -> Checkpoint:
+def _checkpoint(request: Request, options: Options, problem: Problem, rng: Rng, began: float) -> Checkpoint:
     """The checkpoint that is asked for. It belongs to these data, and to all options that the result depends on."""
     if options.checkpoint is None:
         return Checkpoint(None, {}, rng, began)
@@ -286,13 +332,13 @@ def _first_pass(problem: Problem, plan: Plan, rng: Rng, start: np.ndarray | None
     return first_pass
 
 
-def demand(request: _Request, options: Options) -> Demand:
+def demand(request: Request, options: Options) -> Demand:
     """What decides how much memory a fit takes, besides the data and the solver."""
     return Demand(
         weighted=request.sample_weight is not None,
         center=request.center,
         norms=options.needs_norms,
-        left=request.compute_u or request.k is None,
+        left=request.compute_u or request.all_of_them,
         proof=options.certificate == "probabilistic",
         guessed=request.start is not None,
         checkpoint=options.checkpoint is not None,
@@ -300,7 +346,7 @@ def demand(request: _Request, options: Options) -> Demand:
     )
 
 
-def _assemble(request: _Request, job: Job, outcome: Outcome, columns: _Columns) -> Decomposition:
+def _assemble(request: Request, job: Job, outcome: Outcome, columns: _Columns) -> Decomposition:
     """The singular triplets and everything that is said about them, in the terms of X."""
     problem, moments, view = job.problem, job.first_pass.moments, job.view
     P, theta = outcome.P, outcome.state.theta
@@ -325,6 +371,25 @@ def _assemble(request: _Request, job: Job, outcome: Outcome, columns: _Columns) 
     )
 
 
+def _with_variances(found: Decomposition, job: Job, columns: _Columns) -> Decomposition:
+    """The decomposition with the variances of the scores about their means.
+
+    They are the mean squares less the squared means. Where so little is left that rounding shows, one more pass finds
+    them about the means.
+    """
+    problem, moments = job.problem, job.first_pass.moments
+    mean = columns.put_back(moments.data_mean, 0.0)
+    score_mean, square = found.Vt @ mean, found.s.astype(np.float64) ** 2 / found.n_samples
+    variance, passes = np.maximum(square - score_mean**2, 0.0), found.n_passes
+    visible = np.sqrt(np.finfo(found.s.dtype).eps)  # half of the digits are left above this part
+    if (variance < visible * square).any() and found.status is not Status.INTERRUPTED:
+        kept = found.Vt if columns.kept is None else found.Vt[:, columns.kept]
+        variance = score_variance(problem.source, kept, moments.data_mean, problem.weights)
+        passes += 1
+    total = float(moments.variance.sum()) / moments.factor / moments.factor
+    return replace(found, score_mean=score_mean, score_variance=variance, column_variance=total, n_passes=passes)
+
+
 def _check_range(view: View, weight: float) -> None:
     """Raise where singular values would overflow, or vanish, in the type of the data."""
     norm, limits = float(np.sqrt(weight) * view.frobenius), np.finfo(view.dtype)
@@ -341,6 +406,7 @@ class _Columns:
 
     d: int
     kept: np.ndarray | None  # their numbers, where empty columns are left out
+    names: Sequence[str] | None  # of all columns
 
     def put_back(self, part: np.ndarray, fill: float) -> np.ndarray:
         """A vector, or rows of vectors, with a number for the columns that are left out."""
@@ -356,7 +422,8 @@ def _without_empty_columns(source: Source, options: Options, k: int) -> tuple[So
     width = block_width(options, "accelerated" if options.solver == "auto" else options.solver, k)
     smaller, kept = source.without_empty_columns(VECTORS * width * source.dtype.itemsize)
     enough = kept is not None and len(kept) >= k
-    return (smaller if enough else source), _Columns(source.shape[1], kept if enough else None)
+    columns = _Columns(source.shape[1], kept if enough else None, source.column_names)
+    return (smaller if enough else source), columns
 
 
 def _oriented(start: np.ndarray | None, problem: Problem, first_pass: FirstPass, view: View) -> np.ndarray | None:

@@ -10,11 +10,29 @@ class DataError(ValueError):
 
 
 class NotFiniteError(DataError):
-    """An entry of the data is NaN or infinite, in row number `row`."""
+    """An entry of the data is NaN or infinite.
 
-    def __init__(self, message: str, row: int):
-        super().__init__(message)
-        self.row = row
+    `places` says where, by number or name: ``{"row": 7, "column": "age"}``. `file` names the file that it is in.
+    """
+
+    def __init__(self, what: str, places: dict[str, int | str], file: str = ""):
+        self.what, self.places, self.file = what, places, file
+        where = ", ".join(f"{axis} {place!r}" for axis, place in places.items())
+        super().__init__(
+            f"{file}{': ' if file else ''}Input X contains {what} ({where}); it must hold finite numbers only. "
+            "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer)."
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NotFiniteError, (self.what, self.places, self.file)  # other processes hand it on
+
+    def in_column(self, column: int | str) -> NotFiniteError:
+        """The same with another number or name of the column."""
+        return NotFiniteError(self.what, self.places | {"column": column}, self.file)
+
+    def in_file(self, file: str) -> NotFiniteError:
+        """The same with the name of the file."""
+        return NotFiniteError(self.what, self.places, file)
 
 
 class OptionError(ValueError):

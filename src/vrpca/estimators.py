@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self, TypeVar
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Literal, Self, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -15,10 +15,25 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from vrpca.data.cluster.lazy import Outline, map_rows, outline
 from vrpca.data.open import as_source, held_by_dask, is_open, is_path
 from vrpca.data.source import Source
-from vrpca.decomposition import Decomposition, pca, svd
-from vrpca.errors import DataError, Interrupted
+from vrpca.decomposition import Decomposition, Request, decompose
+from vrpca.errors import DataError, Interrupted, OptionError
 from vrpca.history import Record
-from vrpca.options import Theory, check_options, names
+from vrpca.likelihood import Gaussian
+from vrpca.options import (
+    CertificateKind,
+    Control,
+    Cost,
+    Sampling,
+    SolveOptions,
+    SolverName,
+    StepRule,
+    Theory,
+    check_options,
+    is_integer,
+    names,
+    refuse_foreign,
+    shown,
+)
 from vrpca.scores import ScoresOfChunk, scores
 from vrpca.sklearn_callbacks import CallbackSupportMixin, FitTask, with_callbacks
 
@@ -71,7 +86,7 @@ _PARAMETERS = """solver : str, default="auto"
     failure_probability : float, default=1e-6
         Probability that a probabilistic certificate is wrong.
     n_threads : int, optional
-        Threads of the products; all cores by default.
+        Threads of the products; all cores by default, or with -1.
     memory_limit : int or str, optional
         Memory that a fit may take, in bytes or as ``"2GB"``, ``"500 MB"``, ``"1GiB"``. Files are read block by block
         then, and solvers keep fewer vectors where that is necessary; a limit that is too small is refused before the
@@ -93,15 +108,17 @@ _PARAMETERS = """solver : str, default="auto"
 _ATTRIBUTES = """components_ : ndarray of shape (n_components_, n_features)
         The axes, rows of length 1; the entry of largest magnitude of each is positive.
     explained_variance_ : ndarray of shape (n_components_,)
-        Variance along each axis.
+        Variance of the scores along each axis, about their mean.
     explained_variance_ratio_ : ndarray of shape (n_components_,)
-        The same as a part of the total variance.
+        The same as a part of the variance of all columns.
     singular_values_ : ndarray of shape (n_components_,)
         Singular values of the (centred, scaled, weighted) data.
     n_components_ : int
         Number of components.
-    n_features_in_, feature_names_in_, n_samples_
-        What was seen in fit.
+    n_features_in_, feature_names_in_
+        Number of columns, and their names where they have any.
+    n_samples_ : int
+        Number of rows; with `sample_weight` the sum of the weights, a float unless it is whole.
     certificate_ : Certificate
         ``.suboptimality`` bounds how far from optimal the components can be; ``.kind`` says what that rests on.
     converged_ : bool
@@ -128,21 +145,21 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
     """What the two estimators have in common. The fields are their parameters: the dataclass writes ``__init__``."""
 
     whiten = False  # no field: a parameter of `PCA` alone
-    solver: str = "auto"
+    solver: SolverName = "auto"
     tol: float = 1e-8
     angle_tol: float | None = None
     max_passes: float = 100
     max_seconds: float | None = None
     oversample: int | None = None
-    step: float | str = "auto"
+    step: float | StepRule = "auto"
     theory: Theory | None = None
     epoch_length: int | None = None
-    sampling: str = "uniform"
-    control: str | None = None
+    sampling: Sampling = "uniform"
+    control: Control | None = None
     deflate: bool = False
     restarts: int = 1
-    cost: str = "auto"
-    certificate: str = "estimated"
+    cost: Cost = "auto"
+    certificate: CertificateKind = "estimated"
     failure_probability: float = 1e-6
     n_threads: int | None = None
     memory_limit: int | str | None = None
@@ -151,6 +168,16 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
     checkpoint: str | os.PathLike[str] | None = None
     callback: Callable[[Record], Any] | None = None
     verbose: bool = False
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """An estimator, unless an option is one of another library's."""
+        refuse_foreign(options)
+        return super().__new__(cls)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set options by name, as scikit-learn does; options of other libraries are answered with what to write."""
+        refuse_foreign(params)
+        return super().set_params(**params)
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -177,8 +204,8 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
             note_columns(self, X, source)
             task = FitTask(self, X, y)
             options = {name: getattr(self, name) for name in names()} | {"callback": task.joined(self.callback)}
-            options |= {"sample_weight": sample_weight, "start": self._start(), "compute_u": False}
-            self._store(self._decompose(source, **options))
+            request = replace(self._request(source), sample_weight=sample_weight, start=self._start(), compute_u=False)
+            self._store(decompose(request, cast(SolveOptions, options)))
         except Interrupted as interrupted:  # the best answer so far is kept, and the caller's loop ends
             self._store(interrupted.decomposition)
             task.end()
@@ -197,7 +224,8 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
             return self.components_
         return None
 
-    def _decompose(self, source: Source, **options: Any) -> Decomposition:
+    def _request(self, source: Source) -> Request:
+        """What is to be decomposed."""
         raise TypeError("Use PCA or TruncatedSVD.")
 
     def _store(self, found: Decomposition) -> None:
@@ -207,8 +235,8 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         self.components_ = found.Vt
         self.singular_values_ = found.s
         self.n_components_ = len(found.s)
-        self.n_samples_ = found.n_samples
-        self.explained_variance_ratio_ = found.explained_variance_ratio.astype(found.s.dtype)
+        self.n_samples_ = int(found.n_samples) if float(found.n_samples).is_integer() else found.n_samples
+        self._store_variance(found)
         self.certificate_ = found.certificate
         self.converged_ = found.converged
         self.n_passes_ = found.n_passes
@@ -218,7 +246,26 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         self.status_ = found.status
         self.n_iter_ = max(1, found.history[-1].epoch)
 
-    def transform(self, X: Any) -> Any:
+    def _store_variance(self, found: Decomposition) -> None:
+        """Store the explained variances, as scikit-learn's class of the same name defines them."""
+        raise TypeError("Use PCA or TruncatedSVD.")
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+        """Find the components of X, then project X onto them: the same as `fit`, then `transform`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components_)
+            A data frame instead, after ``set_output(transform="pandas")``, say.
+        """
+        return self.fit(X, y, sample_weight=sample_weight).transform(X)
+
+    def transform(self, X: Any) -> np.ndarray:
         """Project X onto the components, and whiten the scores if asked for.
 
         Parameters
@@ -339,9 +386,10 @@ class PCA(_Decomposer):
 
     Parameters
     ----------
-    n_components : int, float or None, default=None
-        Number of components; a fraction in (0, 1) for as many as explain that part of the variance; None for all that
-        are there, the numerical rank.
+    n_components : int, float, "mle" or None, default=None
+        Number of components; a fraction in (0, 1) for as many as explain that part of the variance; ``"mle"`` for the
+        number that Minka's formula finds, for at least as many rows as columns; None for all, min(n_samples,
+        n_features).
     {_PARAMETERS}
     center : bool, default=True
         Subtract the column means, implicitly.
@@ -371,23 +419,92 @@ class PCA(_Decomposer):
     (True, 'exact')
     """
 
-    n_components: int | float | None = None
+    n_components: int | float | Literal["mle"] | None = None
     _: KW_ONLY
     center: bool = True
     scale: bool = False
     whiten: bool = False
 
-    def _decompose(self, source: Source, **options: Any) -> Decomposition:
-        return pca(source, self.n_components, center=self.center, scale=self.scale, **options)
+    def _request(self, source: Source) -> Request:
+        return Request(source, self.n_components, self.center, self.scale, k_name="n_components")
 
-    def _store(self, found: Decomposition) -> None:
-        super()._store(found)
+    def _store_variance(self, found: Decomposition) -> None:
         degrees = found.n_samples - 1 if found.n_samples > 1 and self.center else found.n_samples
         variance = (found.s.astype(np.float64) / np.sqrt(degrees)) ** 2
         self.explained_variance_ = variance.astype(found.s.dtype)
+        self.explained_variance_ratio_ = found.explained_variance_ratio.astype(found.s.dtype)
         left = found.rank_limit - len(found.s)
         rest = found.total_variance / degrees - variance.sum()
         self.noise_variance_ = max(0.0, rest / left) if left > 0 else 0.0
+
+    def get_covariance(self) -> np.ndarray:
+        """The covariance matrix of the fitted model: components, and noise in all other directions.
+
+        It is that of the data in their own units, also with ``scale=True``. With ``whiten=True`` the variances along
+        the components are those that scikit-learn has there, which are not the data's:
+        ``variance * (variance - noise) + noise``.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_features)
+        """
+        return self._gaussian().covariance().astype(self.components_.dtype)
+
+    def get_precision(self) -> np.ndarray:
+        """The inverse of `get_covariance`; its pseudo-inverse where there are directions without variance.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_features)
+        """
+        return self._gaussian().precision().astype(self.components_.dtype)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """The log-likelihood of each row under the fitted model (probabilistic PCA), without a d x d matrix.
+
+        Directions without any variance are left out.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, data frame, path, list of paths or Source of shape (n_samples, n_features)
+            The data, one row or more.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        model = self._gaussian()
+        source = as_source(X, self.memory_limit is not None)
+        check_columns(self, X, source)
+        return model.log_density(source)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of `score_samples`: `cross_val_score` and `GridSearchCV` choose `n_components` by it.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, data frame, path, list of paths or Source of shape (n_samples, n_features)
+            The data.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        float
+        """
+        return float(self.score_samples(X).mean())
+
+    def _gaussian(self) -> Gaussian:
+        """The distribution that the model stands for."""
+        check_is_fitted(self)
+        noise, d = float(self.noise_variance_), self.components_.shape[1]
+        found = self.explained_variance_.astype(np.float64)
+        variances = np.maximum(found, noise)
+        if self.whiten:
+            variances = found * (variances - noise) + noise
+        mean = np.zeros(d) if self.mean_ is None else self.mean_
+        scale = np.ones(d) if self.scale_ is None else self.scale_
+        return Gaussian(self.components_.astype(np.float64), variances, noise, mean, scale)
 
 
 @_documented
@@ -415,11 +532,13 @@ class TruncatedSVD(_Decomposer):
 
     n_components: int = 2
 
-    def _decompose(self, source: Source, **options: Any) -> Decomposition:
-        return svd(source, self.n_components, **options)
+    def _request(self, source: Source) -> Request:
+        if not is_integer(self.n_components):
+            raise OptionError(f"n_components={shown(self.n_components)} must be an integer.")
+        return Request(source, int(self.n_components), False, False, variances=True, k_name="n_components")
 
-    @property
-    def explained_variance_(self) -> np.ndarray:
-        """Mean square of the scores along each axis."""
-        check_is_fitted(self)
-        return self.singular_values_**2 / self.n_samples_
+    def _store_variance(self, found: Decomposition) -> None:
+        assert found.score_variance is not None and found.column_variance is not None
+        ratio = found.score_variance / (found.column_variance or np.inf)  # constant rows have no variance to explain
+        self.explained_variance_ = found.score_variance.astype(found.s.dtype)
+        self.explained_variance_ratio_ = ratio.astype(found.s.dtype)

@@ -137,11 +137,6 @@ def triplets(
     return U, norms, Vt
 
 
-def numerical_rank(P: Array) -> int:
-    """How many singular values are more than rounding."""
-    return int(_present(column_norms(P), P).sum())
-
-
 def column_norms(P: Array) -> Array:
     """Lengths of the columns."""
     P = np.ascontiguousarray(P)

@@ -9,13 +9,14 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from vrpca.certificate import Certificate
 from vrpca.data.files.archive import Archive
 from vrpca.data.files.paths import as_path, damage_reported, open_file, written_whole
+from vrpca.decomposition import Decomposition
 from vrpca.errors import DataError, OptionError
 from vrpca.estimators import PCA, TruncatedSVD
 from vrpca.history import Record, Status
@@ -25,7 +26,7 @@ T = TypeVar("T")
 Model = PCA | TruncatedSVD
 Arrays = dict[str, Any]  # of numpy.ndarray
 
-FORMAT = 4  # to be raised when a name in this file, or a parameter of a model, is added or dropped
+FORMAT = 5  # to be raised when a name in this file, or a parameter of a model, is added or dropped
 MODELS: dict[str, type] = {"PCA": PCA, "TruncatedSVD": TruncatedSVD}
 # What the JSON holds. "arrays" has the names of all arrays of the file, so that none can be lost unnoticed.
 METADATA = ("format", "vrpca", "model", "arrays", "parameters", "attributes", "status", "certificate", "history")
@@ -55,46 +56,104 @@ def _sizes(array: np.ndarray) -> bool:
     return _finite(array) and bool((array >= 0).all())
 
 
-# The arrays of a model, by the names of its attributes or of its certificate's: their shapes, in components (k) and
-# features (d), and what they can hold.
-ARRAYS: dict[str, tuple[str, Callable[[np.ndarray], bool]]] = {
-    "components_": ("kd", _finite),
-    "singular_values_": ("k", _sizes),
-    "explained_variance_": ("k", _sizes),
-    "explained_variance_ratio_": ("k", _sizes),
-    "mean_": ("d", _finite),
-    "scale_": ("d", lambda array: _finite(array) and bool((array > 0).all())),
-    "residuals": ("k", _sizes),
-    "angles": ("k", lambda array: _sizes(array) and bool((array <= 1).all())),
-    "feature_names_in_": ("d", lambda array: array.dtype.kind == "U"),
+def _positive(array: np.ndarray) -> bool:
+    return _finite(array) and bool((array > 0).all())
+
+
+def _sines(array: np.ndarray) -> bool:
+    return _sizes(array) and bool((array <= 1).all())
+
+
+def _is_weight(value: Any) -> bool:
+    return _is_size(value) and value > 0
+
+
+def _is_solver(value: Any) -> bool:
+    return value in SOLVERS
+
+
+ArrayTable = dict[str, tuple[str, Callable[[np.ndarray], bool]]]
+AttributeTable = dict[str, Callable[[Any], bool]]
+
+
+class Layout(NamedTuple):
+    """What is written of one kind of model."""
+
+    arrays: ArrayTable  # their shapes, in components (k), features (d) and rows (n), and what they can hold
+    attributes: AttributeTable  # and what they can be
+    optional: tuple[str, ...]  # None or not there in some models
+
+    def without(self, *names: str) -> Layout:
+        """The same without some arrays and attributes."""
+        arrays = {name: rule for name, rule in self.arrays.items() if name not in names}
+        attributes = {name: rule for name, rule in self.attributes.items() if name not in names}
+        return Layout(arrays, attributes, self.optional)
+
+
+CERTIFICATE: ArrayTable = {"residuals": ("k", _sizes), "angles": ("k", _sines)}
+ESTIMATOR = Layout(
+    {
+        "components_": ("kd", _finite),
+        "singular_values_": ("k", _sizes),
+        "explained_variance_": ("k", _sizes),
+        "explained_variance_ratio_": ("k", _sizes),
+        "mean_": ("d", _finite),
+        "scale_": ("d", _positive),
+        "feature_names_in_": ("d", lambda array: array.dtype.kind == "U"),
+        **CERTIFICATE,
+    },
+    {
+        "n_features_in_": _is_count,
+        "n_components_": _is_count,
+        "n_samples_": _is_weight,
+        "converged_": _is_truth,
+        "n_passes_": _is_size,
+        "solver_": _is_solver,
+        "solver_reason_": _is_text,
+        "n_iter_": _is_count,
+        "noise_variance_": _is_size,
+    },
+    ("mean_", "scale_", "feature_names_in_"),
+)
+LAYOUTS = {
+    "PCA": ESTIMATOR,
+    "TruncatedSVD": ESTIMATOR.without("mean_", "scale_", "noise_variance_"),
+    "Decomposition": Layout(
+        {
+            "U": ("nk", _finite),
+            "s": ("k", _sizes),
+            "Vt": ("kd", _finite),
+            "mean": ("d", _finite),
+            "scale": ("d", _positive),
+            "score_mean": ("k", _finite),
+            "score_variance": ("k", _sizes),
+            **CERTIFICATE,
+        },
+        {
+            "norm": _is_size,
+            "n_samples": _is_weight,
+            "rank_limit": _is_count,
+            "n_passes": _is_size,
+            "solver": _is_solver,
+            "reason": _is_text,
+            "column_variance": lambda value: value is None or _is_size(value),
+        },
+        ("U", "mean", "scale", "score_mean", "score_variance"),
+    ),
 }
-CERTIFICATE_ARRAYS = ("residuals", "angles")
-# The other attributes of a model, and what they can be.
-ATTRIBUTES: dict[str, Callable[[Any], bool]] = {
-    "n_features_in_": _is_count,
-    "n_components_": _is_count,
-    "n_samples_": lambda value: _is_size(value) and value > 0,
-    "converged_": _is_truth,
-    "n_passes_": _is_size,
-    "solver_": lambda value: value in SOLVERS,
-    "solver_reason_": _is_text,
-    "n_iter_": _is_count,
-    "noise_variance_": _is_size,
-}
-OPTIONAL = ("mean_", "scale_", "feature_names_in_")  # None or not there in some models
-PCA_ONLY = ("mean_", "scale_", "explained_variance_", "noise_variance_")
+ALL_ARRAYS = [name for layout in LAYOUTS.values() for name in layout.arrays]
 CERTIFICATE_KINDS = ("exact", "probabilistic", "estimated")
 # What the types of the fields of `Record`, `Certificate` and `Theory` mean.
 TYPES: dict[str, Callable[[Any], bool]] = {"int": is_integer, "float": is_real, "str": _is_text, "bool": _is_truth}
 
 
-def save(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model to one file.
+def save(model: Model | Decomposition, path: str | os.PathLike[str]) -> None:
+    """Write a fitted model, or what `svd` and `pca` return, to one file.
 
     Parameters
     ----------
-    model : PCA or TruncatedSVD
-        A fitted estimator. Its `callback` and `checkpoint` are not written; a `random_state` that is not an integer
+    model : PCA, TruncatedSVD or Decomposition
+        Of a fitted estimator, `callback` and `checkpoint` are not written; a `random_state` that is not an integer
         becomes None.
     path : str or path
         Where to. An existing file is replaced only once the new one is complete.
@@ -110,24 +169,11 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
     True
     """
     kind = type(model).__name__
-    if MODELS.get(kind) is not type(model):
-        raise TypeError(f"Only fitted PCA and TruncatedSVD models can be saved, not {kind}.")
-    if not hasattr(model, "components_"):
+    if type(model) is not Decomposition and MODELS.get(kind) is not type(model):
+        raise TypeError(f"Only fitted PCA and TruncatedSVD models and Decompositions can be saved, not {kind}.")
+    if kind in MODELS and not hasattr(model, "components_"):
         raise ValueError(f"This {kind} is not fitted yet: call fit before save.")
-    arrays = _arrays(model)
-    metadata = {
-        "format": FORMAT,
-        "vrpca": importlib.metadata.version("vrpca"),
-        "model": kind,
-        "arrays": sorted(arrays),
-        "parameters": _plain_parameters(model),
-        "attributes": {name: getattr(model, name) for name in _of_kind(kind, ATTRIBUTES)},
-        "status": model.status_.name,
-        "certificate": {
-            name: value for name, value in vars(model.certificate_).items() if name not in CERTIFICATE_ARRAYS
-        },
-        "history": [record.asdict() for record in model.history_],
-    }
+    arrays, metadata = _written(model, kind)
     text = json.dumps(metadata, default=_plain)
     try:
         _rebuilt(arrays, json.loads(text))
@@ -139,19 +185,29 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
         np.savez(file, metadata=np.asarray(text), **arrays)
 
 
-def _of_kind(kind: str, table: Iterable[str]) -> list[str]:
-    """The names in a table that this kind of model has."""
-    return [name for name in table if kind == "PCA" or name not in PCA_ONLY]
-
-
-def _arrays(model: Model) -> Arrays:
-    """The arrays of a model that are there."""
-    found = {name: getattr(model, name, None) for name in _of_kind(type(model).__name__, ARRAYS)}
-    found |= {name: getattr(model.certificate_, name) for name in CERTIFICATE_ARRAYS}
+def _written(model: Model | Decomposition, kind: str) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays of a model that are there, and everything else as JSON can hold it."""
+    if isinstance(model, Decomposition):
+        certificate, status, history, parameters = model.certificate, model.status, model.history, {}
+    else:
+        certificate, status, history = model.certificate_, model.status_, model.history_
+        parameters = _plain_parameters(model)
+    found = {name: getattr(model, name, None) for name in LAYOUTS[kind].arrays if name not in CERTIFICATE}
+    found |= {name: getattr(certificate, name) for name in CERTIFICATE}
     arrays = {name: np.asarray(array) for name, array in found.items() if array is not None}
     if "feature_names_in_" in arrays:
         arrays["feature_names_in_"] = arrays["feature_names_in_"].astype(str)
-    return arrays
+    return arrays, {
+        "format": FORMAT,
+        "vrpca": importlib.metadata.version("vrpca"),
+        "model": kind,
+        "arrays": sorted(arrays),
+        "parameters": parameters,
+        "attributes": {name: getattr(model, name) for name in LAYOUTS[kind].attributes},
+        "status": status.name,
+        "certificate": {name: value for name, value in vars(certificate).items() if name not in CERTIFICATE},
+        "history": [record.asdict() for record in history],
+    }
 
 
 def _plain_parameters(model: Model) -> dict[str, Any]:
@@ -171,8 +227,8 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"A model holds a parameter that cannot be written to a file: {value!r}.")
 
 
-def load(path: str | os.PathLike[str]) -> Model:
-    """Read a model that `save` wrote.
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read what `save` wrote.
 
     Parameters
     ----------
@@ -181,8 +237,8 @@ def load(path: str | os.PathLike[str]) -> Model:
 
     Returns
     -------
-    PCA or TruncatedSVD
-        Fitted, as it was saved.
+    PCA, TruncatedSVD or Decomposition
+        As it was saved.
     """
     path = as_path(path)
     with (
@@ -190,7 +246,7 @@ def load(path: str | os.PathLike[str]) -> Model:
         damage_reported(path, "is not a vrpca model, or is damaged", "Write it again with vrpca.save"),
     ):
         archive = Archive(file, compressed=False)  # nothing that `save` writes is
-        _check_names(archive.members, ["metadata", *ARRAYS], ARRAYS)
+        _check_names(archive.members, ["metadata", *ALL_ARRAYS], ALL_ARRAYS)
         metadata = json.loads(str(archive.read("metadata")))
         if not isinstance(metadata, dict) or "format" not in metadata:
             raise ValueError("format is missing")
@@ -202,26 +258,39 @@ def load(path: str | os.PathLike[str]) -> Model:
         return _rebuilt({name: archive.read(name) for name in archive.members.keys() - {"metadata"}}, metadata)
 
 
-def _rebuilt(arrays: Arrays, metadata: dict[str, Any]) -> Model:
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Read a fitted estimator that `save` wrote; raise if the file holds something else."""
+    found = load(path)
+    if isinstance(found, Decomposition):
+        raise DataError(f"{path} holds a Decomposition, not a fitted PCA or TruncatedSVD: fit one, and save that.")
+    return found
+
+
+def _rebuilt(arrays: Arrays, metadata: dict[str, Any]) -> Model | Decomposition:
     """The model that a file describes, or a ValueError that says what in it cannot be."""
     _check_names(metadata, METADATA)
     kind, attributes, status = metadata["model"], metadata["attributes"], metadata["status"]
-    if kind not in [*MODELS] or status not in [*Status.__members__]:
+    if kind not in [*LAYOUTS] or status not in [*Status.__members__]:
         raise ValueError(f"the model {shown(kind)} or its status {shown(status)} is not known")
     if not isinstance(metadata["history"], list) or not metadata["history"]:
         raise ValueError(f"history cannot be {shown(metadata['history'])}")
-    _check_names(attributes, _of_kind(kind, ATTRIBUTES))
+    _check_names(attributes, LAYOUTS[kind].attributes)
     for name, value in attributes.items():
-        if not ATTRIBUTES[name](value):
+        if not LAYOUTS[kind].attributes[name](value):
             raise ValueError(f"{name} cannot be {shown(value)}")
+    _check_arrays(kind, arrays, metadata["arrays"], attributes)
+    arrays = {name: array.astype(array.dtype.newbyteorder("="), copy=False) for name, array in arrays.items()}
+    certificate = _certificate(metadata["certificate"], {name: arrays.pop(name) for name in CERTIFICATE})
+    history = [_made(Record, record) for record in metadata["history"]]
+    if kind == "Decomposition":
+        _check_names(metadata["parameters"], ())
+        absent = dict.fromkeys(LAYOUTS[kind].optional)
+        rest = {"certificate": certificate, "history": history, "status": Status[status]}
+        return Decomposition(**{**absent, **attributes, **arrays, **rest})
     if attributes["converged_"] != (Status[status] is Status.CONVERGED):
         raise ValueError(f"converged_ is {attributes['converged_']}, but the status is {status}")
-    _check_arrays(kind, arrays, metadata["arrays"], attributes["n_components_"], attributes["n_features_in_"])
-    arrays = {name: array.astype(array.dtype.newbyteorder("="), copy=False) for name, array in arrays.items()}
     model = MODELS[kind](**_parameters(kind, metadata["parameters"]))
-    model.certificate_ = _certificate(metadata["certificate"], {name: arrays.pop(name) for name in CERTIFICATE_ARRAYS})
-    model.history_ = [_made(Record, record) for record in metadata["history"]]
-    model.status_ = Status[status]
+    model.certificate_, model.history_, model.status_ = certificate, history, Status[status]
     if "feature_names_in_" in arrays:
         arrays["feature_names_in_"] = arrays["feature_names_in_"].astype(object)
     vars(model).update({"mean_": None, "scale_": None, **attributes, **arrays})
@@ -240,19 +309,31 @@ def _check_names(found: Any, expected: Iterable[str], optional: Iterable[str] = 
             raise ValueError(f"{shown(name)} is not known")
 
 
-def _check_arrays(kind: str, arrays: Arrays, listed: Any, k: int, d: int) -> None:
+def _check_arrays(kind: str, arrays: Arrays, listed: Any, attributes: dict[str, Any]) -> None:
     """Raise unless all arrays are there that are listed, with the shapes and values that a model of this kind has."""
     if not isinstance(listed, list) or not all(map(_is_text, listed)):
         raise ValueError(f"{shown(listed)} is no list of arrays")
     _check_names(arrays, listed)
-    _check_names(arrays, _of_kind(kind, ARRAYS), OPTIONAL)
+    _check_names(arrays, LAYOUTS[kind].arrays, LAYOUTS[kind].optional)
+    counts = _counts(kind, arrays, attributes)
     for name, array in arrays.items():
-        sizes, can_hold = ARRAYS[name]
-        shape = tuple({"k": k, "d": d}[size] for size in sizes)
+        sizes, can_hold = LAYOUTS[kind].arrays[name]
+        shape = tuple(counts[size] for size in sizes)
         if array.shape != shape:
+            k, d = counts["k"], counts["d"]
             raise ValueError(f"{name} has the shape {array.shape}, but {k} components of {d} features need {shape}")
         if not can_hold(array):
             raise ValueError(f"{name} cannot hold {shown(array)}, of type {array.dtype}")
+
+
+def _counts(kind: str, arrays: Arrays, attributes: dict[str, Any]) -> dict[str, int]:
+    """The numbers of components, features and rows."""
+    if kind != "Decomposition":
+        return {"k": attributes["n_components_"], "d": attributes["n_features_in_"]}
+    if arrays["Vt"].ndim != 2 or not arrays["Vt"].size:
+        raise ValueError(f"Vt cannot have the shape {arrays['Vt'].shape}")
+    (k, d), U = arrays["Vt"].shape, arrays.get("U")
+    return {"k": k, "d": d, "n": 0 if U is None or not U.ndim else U.shape[0]}
 
 
 def _parameters(kind: str, given: Any) -> dict[str, Any]:

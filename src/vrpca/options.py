@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import numbers
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict, TypeGuard, get_args
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -16,14 +16,40 @@ from vrpca.errors import OptionError
 from vrpca.history import Record
 from vrpca.memory import as_bytes
 
-SOLVERS = ("vr", "oja", "power", "hybrid", "krylov", "accelerated", "gram")  # vrpca.solvers has their classes
-STEP_RULES = ("auto", "paper", "theory")
+SolverName = Literal["auto", "vr", "oja", "power", "hybrid", "krylov", "accelerated", "gram"]
+StepRule = Literal["auto", "paper", "theory"]
+Cost = Literal["auto", "time", "reading", "passes"]
+CertificateKind = Literal["estimated", "probabilistic"]
+Sampling = Literal["uniform", "norm"]
+Control = Literal["difference", "projection"]
+
+SOLVERS: tuple[str, ...] = get_args(SolverName)[1:]  # without "auto"; vrpca.solvers has their classes
+STEP_RULES: tuple[str, ...] = get_args(StepRule)
 CHOICES: dict[str, tuple[str | None, ...]] = {
-    "solver": ("auto", *SOLVERS),
-    "cost": ("auto", "time", "reading", "passes"),
-    "certificate": ("estimated", "probabilistic"),
-    "sampling": ("uniform", "norm"),
-    "control": ("difference", "projection", None),
+    "solver": get_args(SolverName),
+    "cost": get_args(Cost),
+    "certificate": get_args(CertificateKind),
+    "sampling": get_args(Sampling),
+    "control": (*get_args(Control), None),
+}
+ALL_CORES = -1  # as joblib and scikit-learn write it
+MLE = "mle"  # the number of components that Minka's formula finds, as scikit-learn writes it
+
+# Options of scikit-learn's, scipy's and scanpy's functions that have no meaning here, and what to write instead.
+FOREIGN = {
+    "svd_solver": "leave it out, or choose with solver= ('gram' for an exact answer); tol says how accurate it is",
+    "algorithm": "leave it out, or choose with solver=; tol says how accurate the answer is",
+    "n_jobs": "write n_threads=",
+    "iterated_power": "leave it out: the run goes on until tol is reached, within max_passes",
+    "n_iter": "leave it out: the run goes on until tol is reached, within max_passes",
+    "n_oversamples": "write oversample=, or leave it out",
+    "power_iteration_normalizer": "leave it out",
+    "copy": "leave it out: X is never changed, and copied only where its format has to be converted",
+    "batch_size": "leave it out, or bound the memory with memory_limit=",
+    "zero_center": "write center=",
+    "n_comps": "write n_components= (k in vrpca.pca and vrpca.svd)",
+    "v0": "write start= (of vrpca.svd and vrpca.pca), or warm_start=True",
+    "return_singular_vectors": "write compute_u=",
 }
 
 
@@ -31,12 +57,12 @@ LONGEST = 80  # characters of a value in a message: no number has more, and the 
 MOST_THREADS = 8192  # the most processors that Linux supports on x86 (CONFIG_NR_CPUS)
 
 
-def is_real(value: Any) -> bool:
+def is_real(value: Any) -> TypeGuard[float]:
     """Whether a value is a real number, and not a truth value or a duration."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool | np.timedelta64)
 
 
-def is_integer(value: Any) -> bool:
+def is_integer(value: Any) -> TypeGuard[int]:
     """Whether a value is a whole number, and not a truth value or a duration."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool | np.timedelta64)
 
@@ -72,8 +98,8 @@ RULES: dict[str, Rule] = {
     "failure_probability": (is_real, lambda value: 0 < value < 1, "lie in (0, 1)"),
     "n_threads": (
         is_integer,
-        lambda value: 1 <= value <= MOST_THREADS,
-        f"be an integer, at least 1 and at most {MOST_THREADS}",
+        lambda value: value == ALL_CORES or 1 <= value <= MOST_THREADS,
+        f"be an integer, at least 1 and at most {MOST_THREADS}, or {ALL_CORES} for all cores",
     ),
     "memory_limit": (
         lambda value: isinstance(value, str) or is_integer(value),
@@ -163,21 +189,21 @@ class Theory:
 class SolveOptions(TypedDict, total=False):
     """The fields of `Options`, as type checkers want them for the keywords of `svd` and `pca`."""
 
-    solver: str
+    solver: SolverName
     tol: float
     angle_tol: float | None
     max_passes: float
     max_seconds: float | None
     oversample: int | None
-    step: float | str
+    step: float | StepRule
     theory: Theory | None
     epoch_length: int | None
-    sampling: str
-    control: str | None
+    sampling: Sampling
+    control: Control | None
     deflate: bool
     restarts: int
-    cost: str
-    certificate: str
+    cost: Cost
+    certificate: CertificateKind
     failure_probability: float
     n_threads: int | None
     memory_limit: int | str | None
@@ -191,21 +217,21 @@ class SolveOptions(TypedDict, total=False):
 class Options:
     """The options that `svd`, `pca`, `PCA` and `TruncatedSVD` share, checked; `PCA` describes them."""
 
-    solver: str = "auto"
+    solver: SolverName = "auto"
     tol: float = 1e-8
     angle_tol: float | None = None
     max_passes: float = 100
     max_seconds: float | None = None
     oversample: int | None = None
-    step: float | str = "auto"
+    step: float | StepRule = "auto"
     theory: Theory | None = None
     epoch_length: int | None = None
-    sampling: str = "uniform"
-    control: str | None = None
+    sampling: Sampling = "uniform"
+    control: Control | None = None
     deflate: bool = False
     restarts: int = 1
-    cost: str = "auto"
-    certificate: str = "estimated"
+    cost: Cost = "auto"
+    certificate: CertificateKind = "estimated"
     failure_probability: float = 1e-6
     n_threads: int | None = None
     memory_limit: int | str | None = None
@@ -217,6 +243,7 @@ class Options:
     @classmethod
     def given(cls, options: SolveOptions) -> Options:
         """The options with defaults filled in, or an error that names the one that is wrong."""
+        refuse_foreign(options)
         unknown = set(options) - set(names())
         if unknown:
             raise TypeError(f"Unknown option {sorted(unknown)[0]!r}; the options are {', '.join(names())}.")
@@ -267,20 +294,39 @@ def names() -> tuple[str, ...]:
     return tuple(field.name for field in fields(Options))
 
 
-def check_k(k: int | float | None, shape: tuple[int, int]) -> bool:
-    """Check the number of components; return whether it is a fraction of the variance."""
+def refuse_foreign(given: Iterable[str]) -> None:
+    """Raise for an option of another library, with what to write here.
+
+    >>> refuse_foreign(["tol", "n_jobs"])
+    Traceback (most recent call last):
+    TypeError: There is no option 'n_jobs' here: write n_threads=.
+    """
+    for name in given:
+        if name in FOREIGN:
+            raise TypeError(f"There is no option {name!r} here: {FOREIGN[name]}.")
+
+
+def check_k(k: int | float | str | None, shape: tuple[int, int], name: str = "n_components") -> bool:
+    """Check the number of components, an option of this name; return whether it is a fraction of the variance."""
     largest = min(shape)
     if k is None:
+        return False
+    if isinstance(k, str) and k == MLE:
+        if shape[0] < shape[1]:
+            raise OptionError(
+                f"{name}='mle' is only supported if n_samples >= n_features, but X has shape {shape}: "
+                "pass a number, or a fraction of the variance."
+            )
         return False
     if is_integer(k):
         if not 1 <= k <= largest:
             raise OptionError(
-                f"n_components={k} must be between 1 and min(n_samples, n_features)={largest}: X has shape {shape}."
+                f"{name}={k} must be between 1 and min(n_samples, n_features)={largest}: X has shape {shape}."
             )
         return False
     if is_real(k) and 0 < k < 1:
         return True
-    raise OptionError(f"n_components={shown(k)} must be an integer, a fraction in (0, 1), or None.")
+    raise OptionError(f"{name}={shown(k)} must be an integer, a fraction in (0, 1), 'mle' or None.")
 
 
 def check_weights(weights: Any, n: int) -> np.ndarray | None:

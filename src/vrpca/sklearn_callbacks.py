@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from vrpca.history import Record
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _NoCallbacks:
     """Stands in for scikit-learn's mixin where its version has none (before 1.9)."""
 
 
-def _as_it_is(method: Callable) -> Callable:
-    return method
+_decorator: Callable[[Any], Any] | None = None
+CallbackSupportMixin = _NoCallbacks
+if not TYPE_CHECKING:  # a base of unknown type would hide everything else from type checkers
+    try:
+        _found = import_module("sklearn.callback")
+        CallbackSupportMixin, _decorator = _found.CallbackSupportMixin, _found.with_callbacks
+    except ImportError:
+        pass
 
 
-CallbackSupportMixin: Any
-with_callbacks: Any
-try:
-    _found = import_module("sklearn.callback")
-    CallbackSupportMixin, with_callbacks = _found.CallbackSupportMixin, _found.with_callbacks
-except ImportError:
-    CallbackSupportMixin, with_callbacks = _NoCallbacks, _as_it_is
+def with_callbacks(method: F) -> F:
+    """scikit-learn's decorator of a `fit` that has callbacks. Type checkers see the method as it is written."""
+    return method if _decorator is None else cast(F, _decorator(method))
 
 
 class FitTask:

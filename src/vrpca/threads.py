@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from vrpca.options import ALL_CORES
+
 T = TypeVar("T")
 
 
 def n_threads(asked: int | None) -> int:
-    """The number of threads: as asked, or all cores that this process may use."""
-    if asked is not None:
+    """The number of threads: as asked, or all cores that this process may use (None or -1)."""
+    if asked is not None and asked != ALL_CORES:
         return int(asked)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

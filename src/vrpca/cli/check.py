@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-import vrpca
 from vrpca.check import check as check_model
 from vrpca.cli.printing import describe, print_result
 from vrpca.cli.shared import DONE, FAILED, Data, Json, Model, ScaleGenotypes, Threads, open_input
+from vrpca.model_io import load_model
 
 EXAMPLES = """Examples:
 
@@ -29,7 +29,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check MODEL against DATA: a new certificate, with nothing but the components taken on trust."""
-    fitted = vrpca.load(model)
+    fitted = load_model(model)
     X = open_input(data, scale_genotypes=scale_genotypes)
     result = check_model(fitted, X, passes=passes, tol=tol, n_threads=threads, random_state=seed)
     verdict = {

@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -39,6 +39,9 @@ from vrpca.cli.transform import written_scores
 from vrpca.data.files.paths import as_path, check_target
 from vrpca.data.source import Source
 from vrpca.errors import OptionError
+from vrpca.model_io import load_model
+from vrpca.options import CertificateKind, SolverName
+from vrpca.options import Cost as CostName
 from vrpca.score_files import STDOUT, check_scores
 
 EXAMPLES = """Examples:
@@ -95,9 +98,9 @@ def fit(
         components(k),
         tol=tol,
         angle_tol=angle_tol,
-        solver=solver,
-        cost=cost,
-        certificate=certificate,
+        solver=cast(SolverName, solver),  # these are checked by the options
+        cost=cast(CostName, cost),
+        certificate=cast(CertificateKind, certificate),
         center=center,
         scale=scale,
         max_passes=max_passes,
@@ -148,7 +151,7 @@ def _check_checkpoint(path: Path | None, resume: bool) -> None:
 
 def _start_from(model: vrpca.PCA, path: Path, X: Source) -> None:
     """Let the fit start from the components of a saved model."""
-    start = vrpca.load(path)
+    start = load_model(path)
     features = X.shape[1]
     if start.components_.shape[1] != features:
         raise OptionError(

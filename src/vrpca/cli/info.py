@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -12,6 +12,7 @@ from vrpca.cli.fit import components
 from vrpca.cli.printing import finite
 from vrpca.cli.shared import Data, Json, Memory, ScaleGenotypes, Solver, Threads, open_input
 from vrpca.cli.stdin import from_stdin
+from vrpca.options import SolverName
 
 EXAMPLES = """Examples:
 
@@ -34,5 +35,6 @@ def info(
     X: Any = from_stdin() if data == "-" else data
     if scale_genotypes:
         X = open_input(X, limited=memory is not None, scale_genotypes=True)
-    found = vrpca.info(X, components(k), tol=tol, solver=solver, memory_limit=memory, n_threads=threads)
+    name = cast(SolverName, solver)  # checked by the options
+    found = vrpca.info(X, components(k), tol=tol, solver=name, memory_limit=memory, n_threads=threads)
     print(json.dumps(finite({"data": str(data), **found.as_dict()}), indent=2) if as_json else found)

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-import vrpca
 from vrpca.cli.shared import (
     SCORES_HELP,
     Data,
@@ -23,6 +22,7 @@ from vrpca.cli.shared import (
 )
 from vrpca.data.source import Source
 from vrpca.errors import DataError
+from vrpca.model_io import load_model
 from vrpca.score_files import STDOUT, check_scores, write_scores
 
 EXAMPLES = """Examples:
@@ -43,7 +43,7 @@ def transform(
     """Project DATA onto the components of MODEL."""
     check_outputs([("--out", out)], [("MODEL", model), ("DATA", data)])
     check_scores(out)
-    fitted = vrpca.load(model)
+    fitted = load_model(model)
     source = open_input(data, quiet, fitted.memory_limit is not None, scale_genotypes)
     if source.shape[1] != fitted.n_features_in_:
         wanted = f"the model is for {fitted.n_features_in_}: pass data like those of the fit"

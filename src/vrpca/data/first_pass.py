@@ -66,6 +66,12 @@ class Problem:
     center: bool  # whether to subtract the column means
     scale: bool  # whether to divide by the columns' deviations
     n_threads: int  # of the kernels
+    means: bool = False  # whether the column means are wanted even where nothing is centred
+
+    @property
+    def about_zero(self) -> bool:
+        """Whether nobody asks for the means: squares alone take less time."""
+        return not (self.center or self.scale or self.means)
 
     @property
     def rows_that_count(self) -> int:
@@ -159,7 +165,7 @@ class MomentSum(Reduction):
 
     def __init__(self, problem: Problem, factor: float | None = None):
         self.weights, self.center, self.n_threads = problem.weights, problem.center, problem.n_threads
-        self.about_zero = not (problem.center or problem.scale)  # nobody asks for the mean: that takes less time
+        self.about_zero = problem.about_zero
         self.factor = factor
         d = problem.source.shape[1]
         self.total, self.mean, self.M2 = 0.0, np.zeros(d), np.zeros(d)
@@ -281,7 +287,7 @@ class ColumnMoments:
         n, d = problem.source.shape
         self.counts = None if problem.weights is None else problem.weights > 0
         self.weights = np.ones(n) if problem.weights is None else problem.weights[self.counts]
-        self.n, self.about_zero, self.factor = n, not (problem.center or problem.scale), factor
+        self.n, self.about_zero, self.factor = n, problem.about_zero, factor
         self.mean, self.variance = np.zeros(d), np.zeros(d)
         self.columns_seen = 0
 

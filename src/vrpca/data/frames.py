@@ -29,6 +29,8 @@ class FrameSource(ConvertedSource):
         dtype = np.result_type(*(column_dtype(name, kind) for name, kind in kinds))
         n, d = frame.shape[::-1] if transpose else frame.shape
         super().__init__((n, d), dtype, rows_that_fit(d, dtype), 1 if transpose else columnwise_neighbours(dtype))
+        if not transpose:
+            self.column_names = [str(name) for name in frame.columns]
 
     def convert(self, rows: Where) -> Array:
         """The rows; columns of the frame where it is transposed."""

@@ -379,11 +379,23 @@ def check_finite(where: int | Array, X: Any, axes: tuple[str, str] = ("row", "co
     row, column = bad if not sp.issparse(X) else (np.searchsorted(X.indptr, bad[0], side="right") - 1, X.indices[bad])
     number = int(where[row] if isinstance(where, np.ndarray) else where + row)
     what = "NaN" if np.isnan(values[bad]) else "infinity"
-    raise NotFiniteError(
-        f"Input X contains {what} ({axes[0]} {number}, {axes[1]} {column}); it must hold finite numbers only. "
-        "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer).",
-        number if axes[0] == "row" else int(column),
-    )
+    raise NotFiniteError(what, {axes[0]: number, axes[1]: int(column)})
+
+
+@contextmanager
+def naming_columns(names: Sequence[str] | None, kept: Array | None = None) -> Iterator[None]:
+    """Let the error about an entry that is not finite name its column, where columns have names.
+
+    `kept` has the numbers of the columns that are read, where some are left out.
+    """
+    try:
+        yield
+    except NotFiniteError as error:
+        column = error.places["column"]
+        if not isinstance(column, int):
+            raise
+        column = column if kept is None else int(kept[column])
+        raise error.in_column(column if names is None else names[column]) from None
 
 
 @contextmanager
@@ -392,8 +404,10 @@ def errors_named(source: Source) -> Iterator[None]:
     try:
         yield
     except NotFiniteError as error:
-        place = source.place(error.row)
-        raise DataError(f"{place}: {error}" if place else str(error)) from error
+        place = "" if error.file else source.place(int(error.places["row"]))
+        if not place:
+            raise
+        raise error.in_file(place) from None
     except DataError as error:
         if not source.name or any(name in str(error) for name in source.file_names()):
             raise

@@ -95,10 +95,16 @@ def annotated_matrix(adata: Any) -> Any:
     """X of an AnnData object: in memory, or as a source if it lies in a file."""
     if not adata.isbacked:
         if adata.X is None:
-            raise DataError("The AnnData object has no X: pass one of its layers, such as adata.layers['counts'].")
+            raise DataError(
+                "The AnnData object has no X: pass one of its layers, such as adata.layers['counts'], or call "
+                "vrpca.anndata.pca(adata, layer='counts')."
+            )
         return adata.X
     if adata.is_view:
-        raise DataTypeError("X is a part of an AnnData object in a file. Pass a copy in memory: adata.to_memory().")
+        raise DataTypeError(
+            "X is a part of an AnnData object in a file. Pass a copy in memory: adata.to_memory(), or call "
+            "vrpca.anndata.pca(adata, mask_var=...) for some of its genes."
+        )
     X = adata.X
     source = element(X.group if hasattr(X, "group") else X)  # sparse matrices come in a wrapper
     assert isinstance(source, FileSource)

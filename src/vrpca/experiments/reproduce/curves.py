@@ -165,7 +165,7 @@ def _options(problem: Problem, method: Method, n: int, stride: int) -> Options:
         given["step"] = method.step_by_gap / problem.optimum.gap
     if method.solver in NO_SNAPSHOT_COUNTS:
         given["epoch_length"] = stride * n
-    return Options(solver=method.solver, **given)
+    return Options(**{**given, "solver": method.solver})
 
 
 def effective_passes(method: Method, view: View, snapshots: int) -> float:
