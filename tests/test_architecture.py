@@ -17,7 +17,7 @@ LONGEST = 50  # lines of a function, without its docstring
 
 # From the bottom to the top: a module may import those of its own layer and of the layers below.
 LAYERS = (
-    ("errors", "history", "options", "kernels", "linalg", "memory", "threads", "typing", "progress"),
+    ("errors", "history", "options", "kernels", "linalg", "markup", "memory", "threads", "typing", "progress"),
     ("data",),
     ("certificate", "solvers"),
     ("plan", "outcome", "serialise"),
@@ -25,7 +25,7 @@ LAYERS = (
     ("run",),
     ("decomposition", "check", "info", "scores"),
     ("estimators", "sklearn_callbacks"),
-    ("model_io", "report", "cli", "__init__", "__main__"),
+    ("model_io", "plot", "report", "cli", "__init__", "__main__"),
     ("experiments",),  # they may import everything; only commands may import them, when they are called
 )
 

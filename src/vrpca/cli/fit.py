@@ -103,7 +103,7 @@ def _check_files(
     if out is not None:
         check_target(out)
     if plot is not None:
-        from vrpca.report import check_plot
+        from vrpca.plot import check_plot
 
         check_plot(plot)
         check_target(plot)
@@ -165,7 +165,7 @@ def _write(model: vrpca.PCA, out: Path | None, plot: Path | None) -> None:
     if out is not None:
         vrpca.save(model.set_params(verbose=False, warm_start=False), out)
     if plot is not None:
-        from vrpca.report import convergence_plot
+        from vrpca.plot import convergence_plot
 
         convergence_plot(model.history_, plot, model.tol)
 
