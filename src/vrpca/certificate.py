@@ -23,7 +23,7 @@ FEW = 5  # components that a sentence lists: more would not be read
 # What the kinds of certificates rest on, for users.
 KINDS = {
     "exact": "The certificate is exact: the largest eigenvalue outside the answer is known. Nothing was missed.",
-    "probabilistic": "The certificate is probabilistic: a fresh random search outside the answer bounds what was missed.",
+    "probabilistic": "The certificate is probabilistic: a fresh random search outside the answer bounds the rest.",
     "estimated": (
         "The certificate is estimated: the search that found the answer says what is left, and an independent random "
         "vector did not object. That something larger was missed is unlikely, not impossible."
@@ -68,7 +68,9 @@ class Certificate:
     def in_words(self) -> list[str]:
         """What the certificate says, in sentences."""
         k = len(self.residuals)
-        best, all_of_them = ("the best component", "The component") if k == 1 else (f"the best {k}", f"The {k} components")
+        best, all_of_them = (
+            ("the best component", "The component") if k == 1 else (f"the best {k}", f"The {k} components")
+        )
         if self.suboptimality >= 1:
             said = "The bound is 1, which says nothing: the search ended before it could tell how good the answer is."
         else:
@@ -91,15 +93,19 @@ class Certificate:
         said = []
         if free:
             listed = ", ".join(free[:FEW]) + (", ..." if len(free) > FEW else "")
-            said.append(f"Not certified is the direction of component {listed}: another variance is too close to its own.")
+            said.append(
+                f"Not certified is the direction of component {listed}: another variance is too close to its own."
+            )
         if len(sines):
             which = "Every other direction" if free else "Every direction" if len(sines) > 1 else "The direction"
-            said.append(f"{which} is right to within {np.degrees(np.arcsin(sines.max())):.1e} degrees.")
+            said.append(f"{which} is right to within {np.degrees(np.arcsin(sines.max())):.2g} degrees.")
         return said
 
     def __str__(self) -> str:
         first = f"Certificate: suboptimality at most {self.suboptimality:.1e} ({self.kind})"
-        return "\n".join([first, *(fill(text, 96, initial_indent="  ", subsequent_indent="  ") for text in self.in_words())])
+        return "\n".join(
+            [first, *(fill(text, 96, initial_indent="  ", subsequent_indent="  ") for text in self.in_words())]
+        )
 
     def _repr_html_(self) -> str:
         """The certificate for notebooks."""

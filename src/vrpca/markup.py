@@ -43,7 +43,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "
     '<table><thead><tr><th scope="col">name</th><th scope="col">value</th></tr></thead><tbody><tr><th scope="row">a&amp;b</th><td>1</td></tr></tbody></table>'
     """  # noqa: E501 (one line of output)
     head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in header)))
-    body = tag("tbody", *(tag("tr", tag("th", row[0], scope="row"), *(tag("td", cell) for cell in row[1:])) for row in rows))
+    body = tag(
+        "tbody", *(tag("tr", tag("th", row[0], scope="row"), *(tag("td", cell) for cell in row[1:])) for row in rows)
+    )
     return tag("table", *([tag("caption", caption)] if caption else []), head, body)
 
 

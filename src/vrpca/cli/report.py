@@ -14,7 +14,9 @@ from vrpca.data.files.paths import check_target
 from vrpca.errors import OptionError
 from vrpca.report.score_sample import ROWS, read_colour
 
-Data = Annotated[str | None, typer.Argument(help="The data of the model: adds a map of the samples. As for `vrpca fit`.")]
+Data = Annotated[
+    str | None, typer.Argument(help="The data of the model: adds a map of the samples. As for `vrpca fit`.")
+]
 Out = Annotated[Path, typer.Option(help="Write the page to this file (.html).")]
 Color = Annotated[
     str | None, typer.Option(metavar="FILE:COLUMN", help="Colour the samples by this column of a .csv or .tsv file.")

@@ -173,16 +173,18 @@ def convergence_chart(subject: Subject) -> Any:
     rows = convergence_rows(subject)
     kinds = {"bound on the suboptimality": "bound", "largest residual": "residual"}
     points = [row | {"series": name, "value": row[field]} for name, field in kinds.items() for row in rows]
-    end = 1.05 * max(row["passes"] for row in rows)
+    scale = alt.Scale(domain=[0, 1.03 * max(row["passes"] for row in rows)], nice=False)
     drawn = _chart(points).encode(
-        x=alt.X("passes:Q", title="passes over the data", scale=alt.Scale(domain=[0, end], nice=False)),
-        y=alt.Y("value:Q", title="relative error", scale=alt.Scale(type="log"), axis=alt.Axis(format=".0~e", tickCount=8)),
+        x=alt.X("passes:Q", title="passes over the data", scale=scale, axis=alt.Axis(tickCount=8)),
+        y=alt.Y(
+            "value:Q", title="relative error", scale=alt.Scale(type="log"), axis=alt.Axis(format=".0~e", tickCount=8)
+        ),
         color=_series(list(kinds)),
         strokeDash=alt.StrokeDash("series:N", sort=list(kinds), legend=None),
         tooltip=_convergence_tips(),
     )
     drawn = drawn.mark_line(point={"size": 45, "filled": True})
-    return _described(drawn if not subject.tol else drawn + _tol_rule(subject.tol, end), convergence_words(subject))
+    return _described(drawn if not subject.tol else drawn + _tol_rule(subject.tol), convergence_words(subject))
 
 
 def convergence_words(subject: Subject) -> str:
@@ -192,13 +194,13 @@ def convergence_words(subject: Subject) -> str:
     return f"A line: after {subject.history[-1].passes:.4g} passes over the data {bound}{tol}."
 
 
-def _tol_rule(tol: float, end: float) -> Any:
+def _tol_rule(tol: float) -> Any:
     """A dashed line at the wanted suboptimality, with its name."""
     alt = altair()
-    rows = [{"tol": tol, "label": f"tol = {tol:g}", "passes": end}]
+    rows = [{"tol": tol, "label": f"tol = {tol:g}", "passes": 0}]
     base = _chart(rows).encode(y=alt.Y("tol:Q"), tooltip=[alt.Tooltip("label:N", title="asked for")])
-    rule = base.mark_rule(style="tol", strokeDash=[5, 4], strokeWidth=1.5)
-    text = base.mark_text(style="note", align="right", dy=-7).encode(x=alt.X("passes:Q"), text="label:N")
+    rule = base.mark_rule(strokeDash=[5, 4], strokeWidth=1.5)
+    text = base.mark_text(align="left", dx=4, dy=-8).encode(x=alt.X("passes:Q"), text="label:N")
     return rule + text
 
 
@@ -230,7 +232,7 @@ def score_chart(subject: Subject, sample: ScoreSample, x: int, y: int) -> Any:
 
 def score_words(sample: ScoreSample, x: int, y: int) -> str:
     """The figure in one sentence."""
-    shown = f"{len(sample.numbers)} of {sample.n} samples" if sample.thinned else f"all {sample.n} samples"
+    shown = f"{len(sample.numbers):,} of {sample.n:,} samples" if sample.thinned else f"all {sample.n:,} samples"
     by = "" if sample.colour is None else f", coloured by {sample.colour.name}"
     return f"A map of {shown} in the plane of components {x} and {y}{by}."
 
@@ -239,7 +241,7 @@ def _score_axis(channel: Any, subject: Subject, component: int) -> Any:
     alt = altair()
     field = "x:Q" if channel is alt.X else "y:Q"
     title = f"component {component} ({subject.ratios[component - 1]:.1%})"
-    return channel(field, title=title, scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(tickCount=6))
+    return channel(field, title=title, scale=alt.Scale(zero=False, nice=True, padding=8), axis=alt.Axis(tickCount=6))
 
 
 def _score_tip(axis: str, component: int) -> Any:
@@ -261,11 +263,15 @@ def loadings_chart(subject: Subject, component: int, top: int = TOP) -> Any:
     alt = altair()
     rows = loading_rows(subject, component, top)
     order = [row["feature"] for row in rows]
-    chart = _chart(rows).mark_bar(cornerRadiusEnd=2).encode(
-        x=alt.X("loading:Q", title=f"loading on component {component}", axis=alt.Axis(tickCount=5)),
-        y=alt.Y("feature:N", sort=order, title=None, axis=alt.Axis(labelLimit=150)),
-        color=alt.Color("sign:N", scale=alt.Scale(domain=["positive", "negative"]), legend=None),
-        tooltip=[alt.Tooltip("feature:N"), alt.Tooltip("loading:Q", format=".4~g")],
+    chart = (
+        _chart(rows)
+        .mark_bar(cornerRadiusEnd=2)
+        .encode(
+            x=alt.X("loading:Q", title=f"loading on component {component}", axis=alt.Axis(tickCount=5)),
+            y=alt.Y("feature:N", sort=order, title=None, axis=alt.Axis(labelLimit=150)),
+            color=alt.Color("sign:N", scale=alt.Scale(domain=["positive", "negative"]), legend=None),
+            tooltip=[alt.Tooltip("feature:N"), alt.Tooltip("loading:Q", format=".4~g")],
+        )
     )
     return _described(chart, loadings_words(rows, component))
 

@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import os
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -60,19 +61,20 @@ def write_report(
     colour = None if color is None else colour_of(color, color_name)
     sample = None if X is None else score_sample(subject, X, rows, seed, colour)
     sections = sections_of(subject, sample)
-    page = _page(subject, sections, title or f"{subject.kind} report", _library())
+    page = _page(subject, sections, title or f"{subject.kind} report", _program())
     with written_whole(as_path(path)) as temporary:
         temporary.write_text(page, encoding="utf-8", newline="\n")
 
 
-def _library() -> str:
-    """The JavaScript that draws: Vega, Vega-Lite and Vega-Embed, in the version that Altair writes charts for."""
+@cache
+def _program() -> str:
+    """The program of the page, with the library that it draws with: Vega-Lite in the version that Altair writes."""
     try:
         import vl_convert
     except ImportError as error:
         raise ImportError(MISSING) from error
     version = ".".join(altair().SCHEMA_VERSION.split(".")[:2])
-    return _script(vl_convert.javascript_bundle(vl_version=version))
+    return _script(vl_convert.javascript_bundle(_resource("page.js"), vl_version=version))
 
 
 def _script(code: str) -> str:
@@ -80,12 +82,11 @@ def _script(code: str) -> str:
     return code.replace("\r\n", "\n").replace("\r", "\n").replace("</script", "<\\/script")
 
 
-def _page(subject: Subject, sections: Sequence[Section], title: str, library: str) -> str:
-    scripts = [library, _script(_resource("page.js"))]
+def _page(subject: Subject, sections: Sequence[Section], title: str, program: str) -> str:
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy(scripts)),
+        tag("meta", http_equiv="Content-Security-Policy", content=_policy(program)),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
@@ -98,16 +99,16 @@ def _page(subject: Subject, sections: Sequence[Section], title: str, library: st
         tag("main", _noscript(), *(section.html() for section in sections), id="contents", tabindex=-1),
         _footer(),
         tag("script", _figures(sections), type="application/json", id="figures"),
-        *(tag("script", Html(script)) for script in scripts),
+        tag("script", Html(program)),
     )
     return "<!doctype html>\n" + tag("html", head, body, lang="en") + "\n"
 
 
-def _policy(scripts: Sequence[str]) -> str:
-    """What the browser may do: run these two scripts, and load nothing."""
-    hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
-    allowed = " ".join(f"'sha256-{value}'" for value in hashes)
-    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+def _policy(program: str) -> str:
+    """What the browser may do: run this program, and load nothing."""
+    value = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
+    scripts, styles = f"script-src 'sha256-{value}'", "style-src 'unsafe-inline'"
+    return f"default-src 'none'; {scripts}; {styles}; base-uri 'none'; form-action 'none'"
 
 
 def _resource(name: str) -> str:
@@ -157,4 +158,6 @@ def _noscript() -> Html:
 
 def _footer() -> Html:
     version = importlib.metadata.version("vrpca")
-    return tag("footer", joined([f"Made with vrpca {version}. This file is complete: it loads nothing and sends nothing."]))
+    return tag(
+        "footer", joined([f"Made with vrpca {version}. This file is complete: it loads nothing and sends nothing."])
+    )

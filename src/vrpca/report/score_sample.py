@@ -75,7 +75,9 @@ def score_sample(subject: Subject, X: Any, rows: int, seed: int, colour: Colour 
         check_columns(subject.model, X, source)
     n = source.shape[0]
     if colour is not None and len(colour.values) != n:
-        raise DataError(f"{colour.name} has {len(colour.values)} values, but the data have {n} rows: one each is needed.")
+        raise DataError(
+            f"{colour.name} has {len(colour.values)} values, but the data have {n} rows: one each is needed."
+        )
     numbers = np.arange(n) if rows >= n else np.sort(np.random.default_rng(seed).choice(n, rows, replace=False))
     found = _scores_of(source, numbers, subject)
     colour, merged = (None, 0) if colour is None else _of_rows(colour, numbers)
@@ -89,10 +91,10 @@ def _scores_of(source: Source, numbers: np.ndarray, subject: Subject) -> np.ndar
     components = subject.components if subject.scale is None else subject.components / subject.scale
     out = np.zeros((len(numbers), len(components)), np.result_type(source.dtype, components.dtype))
     if source.by_columns:
-        found = source.transposed().reduce(_ChosenColumns(numbers, ScoreColumns(components.T, subject.mean, out)))
+        source.transposed().reduce(_ChosenColumns(numbers, ScoreColumns(components.T, subject.mean, out))).result()
     else:
-        found = source.reduce(_ChosenRows(numbers, ScoreRows(components.T, subject.mean, out)))
-    return found.result() if subject.whitening is None else found.result() * subject.whitening
+        source.reduce(_ChosenRows(numbers, ScoreRows(components.T, subject.mean, out))).result()
+    return out if subject.whitening is None else out * subject.whitening
 
 
 class _ChosenRows:
@@ -142,7 +144,9 @@ def colour_of(values: Any, name: str) -> Colour:
     listed = np.asarray(values).ravel().tolist()
     numbers = [_number(value) for value in listed]
     if all(number is not None for number in numbers) and len(set(numbers)) > GROUPS:
-        return Colour(name, [number if math.isfinite(number) else None for number in numbers if number is not None], True)
+        return Colour(
+            name, [number if math.isfinite(number) else None for number in numbers if number is not None], True
+        )
     return Colour(name, [str(value) for value in listed], False)
 
 

@@ -47,13 +47,13 @@ class Section:
     title: str
     text: Sequence[str]
     figures: Sequence[Figure] = ()
-    more: Html = Html("")
+    more: Sequence[Html] = ()
 
     def html(self) -> Html:
         """The section as HTML."""
         heading = tag("h2", self.title, id=f"{self.name}-title")
         drawn = [tag("div", *(figure.html() for figure in self.figures), class_="grid")] if self.figures else []
-        body = [heading, paragraphs(self.text), self.more, *drawn]
+        body = [heading, paragraphs(self.text), *self.more, *drawn]
         return tag("section", *body, id=self.name, aria_labelledby=f"{self.name}-title")
 
 
@@ -79,7 +79,7 @@ def summary_section(subject: Subject) -> Section:
         "What the certificate says": subject.certificate.in_words(),
     }
     cards = [tag("div", tag("h3", title), paragraphs(text), class_="card") for title, text in texts.items()]
-    return Section("summary", "In words", [], more=tag("div", *cards, class_="grid three"))
+    return Section("summary", "In words", [], more=[tag("div", *cards, class_="grid three")])
 
 
 def asked(subject: Subject) -> list[str]:
@@ -112,12 +112,11 @@ def _prepared(subject: Subject) -> str:
 def found(subject: Subject) -> list[str]:
     """What was found, in sentences."""
     n, d = f"{subject.n_samples:,.10g}", f"{subject.components.shape[1]:,}"
-    many = subject.k > 1
+    explain = "components that explain" if subject.k > 1 else "component that explains"
     return [
-        f"{subject.k} component{'s' * many} that explain{'s' * (not many)} {subject.cumulative[-1]:.1%} of the variance "
-        f"of {n} samples with {d} features.",
-        f"Solver “{subject.solver}” took {subject.n_passes:.4g} passes over the data and "
-        f"{subject.history[-1].seconds:.3g} s. Why this solver: {subject.reason}.",
+        f"{subject.k} {explain} {subject.cumulative[-1]:.1%} of the variance of {n} samples with {d} features.",
+        f"Solver “{subject.solver}” ({subject.reason}) took {subject.n_passes:.4g} passes over the data and "
+        f"{subject.history[-1].seconds:.3g} seconds.",
     ]
 
 
@@ -153,7 +152,9 @@ def score_section(subject: Subject, sample: ScoreSample) -> Section:
 
 def score_text(sample: ScoreSample) -> list[str]:
     """What the maps show, and what they leave out."""
-    said = ["Every point is a sample: its scores on two components. Points that lie close are alike in these components."]
+    said = [
+        "Every point is a sample: its scores on two components. Points that lie close are alike in these components."
+    ]
     if sample.thinned:
         said.append(
             f"Drawn are {len(sample.numbers):,} of {sample.n:,} samples, chosen at random with a seed; "
@@ -207,12 +208,20 @@ def convergence_section(subject: Subject) -> Section:
     """The history of the run."""
     header = ["passes", "seconds", "variance explained", "bound", "largest residual", "event"]
     rows = [
-        [f"{row['passes']:.4g}", f"{row['seconds']:.3g}", f"{row['explained']:.4%}"]
-        + [_scientific(row["bound"]), _scientific(row["residual"]), row["event"]]
+        [
+            f"{row['passes']:.4g}",
+            f"{row['seconds']:.3g}",
+            f"{row['explained']:.4%}",
+            _scientific(row["bound"]),
+            _scientific(row["residual"]),
+            row["event"],
+        ]
         for row in convergence_rows(subject)
     ]
     words = figures.convergence_words(subject)
-    figure = Figure("convergence", "Bound by pass", words, figures.convergence_chart(subject), table(header, rows[-LISTED:]))
+    figure = Figure(
+        "convergence", "Bound by pass", words, figures.convergence_chart(subject), table(header, rows[-LISTED:])
+    )
     text = ["How the certified bound fell with every reading of the data. The run ends when it is below tol."]
     if len(subject.history) == 1:
         text = ["The answer was there after one step, so there is one point."]
@@ -230,7 +239,7 @@ def options_section(subject: Subject) -> Section:
     rest = {name: value for name, value in subject.parameters.items() if name not in given}
     text = ["The options that were set, and a few that always matter; all others were left at their defaults."]
     closed = tag("details", tag("summary", "Options left at their defaults"), _options(rest))
-    return Section("options", "Options", text, more=tag("div", _options(given), closed, class_="card words"))
+    return Section("options", "Options", text, more=[tag("div", _options(given), closed, class_="card words")])
 
 
 def _options(options: dict[str, Any]) -> Html:
