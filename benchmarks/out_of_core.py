@@ -42,7 +42,7 @@ def main() -> None:
         fits.append(fitted(path, options))
     reading, (seconds, model) = min(readings), min(fits, key=lambda pair: pair[0])
     print(f"plain reading {reading:.2f} s; fit {seconds:.2f} s, {model.n_passes_:g} passes, {model.status_.name}")
-    print(f"fit over passes x reading: {seconds / (model.n_passes_ * reading):.2f}; {model.certificate_}")
+    print(f"fit over passes x reading: {seconds / (model.n_passes_ * reading):.2f}; {model.certificate_!r}")
     print(f"peak resident memory of this process: {peak() / 1e6:.0f} MB, limit {options.limit}")
 
 
