@@ -1,6 +1,6 @@
 # Every target sets up what it needs in .venv: python, make and a C++ compiler are all that the machine must have.
 #
-#   make demo    generate data, fit, transform, check, plot; everything under demo-output/
+#   make demo    generate data, fit, transform, check, plot, report; everything under demo-output/
 #   make test    the test suite, with the compiled kernels and then with their NumPy twins
 #   make test-processors   the same as other processors run it: with each of OpenBLAS' kernels that this one can run
 #   make test-oldest   the suite with the oldest versions that pyproject.toml allows; they are installed in build/oldest

@@ -27,6 +27,7 @@ def main() -> None:
     run("fit sparse.npz -k 6 --solver vr --out sparse-model.npz --plot convergence.png")
     run("transform sparse-model.npz sparse.npz --out sparse-scores.npy")
     run("check sparse-model.npz sparse.npz")
+    run("report sparse-model.npz sparse.npz --color topics.csv:topic --out report.html")
     say("Dense data from a memory map: as many components as explain 90 % of the variance")
     run("fit dense.npy -k 0.9 --out dense-model.npz")
     run("check dense-model.npz dense.npy")
@@ -50,6 +51,7 @@ def make_sparse(path: Path) -> None:
     rows = np.repeat(np.arange(ROWS), per_row)
     X = sp.coo_array((values, (rows, columns.ravel())), shape=(ROWS, FEATURES)).tocsr()
     sp.save_npz(path, X, compressed=False)
+    path.with_name("topics.csv").write_text("topic\n" + "\n".join(f"topic {j}" for j in topic) + "\n")
     print(f"  {path}: {ROWS} x {FEATURES}, sparse, {X.nnz / ROWS / FEATURES:.1%} of the entries are not zero")
 
 

@@ -93,7 +93,10 @@ def test_entry_points(start, data, X):
 
 
 def test_typer_stays_out_of_the_library():
-    code = "import sys, vrpca, vrpca.check, vrpca.report; assert not {'typer', 'matplotlib'} & set(sys.modules)"
+    code = (
+        "import sys, vrpca, vrpca.check, vrpca.plot, vrpca.report\n"
+        "assert not {'typer', 'matplotlib', 'altair'} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

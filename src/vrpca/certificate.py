@@ -9,12 +9,26 @@ eigenvalues of ``Theta + R^T R / delta``. Without a gap, Ky Fan's inequality sti
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from textwrap import fill
 
 import numpy as np
+
+from vrpca.markup import paragraphs, tag
 
 STORED = 8  # units of rounding by which a component may be turned when it is stored: up to 6 in the fuzz harness
 PROVEN = 2  # times the usual rounding that a proof allows for: up to 1.7 times in the fuzz harness
 EQUAL = 64  # Ritz values that differ by fewer units of rounding are taken for equal: products err by up to 16 of them
+FEW = 5  # components that a sentence lists: more would not be read
+
+# What the kinds of certificates rest on, for users.
+KINDS = {
+    "exact": "The certificate is exact: the largest eigenvalue outside the answer is known. Nothing was missed.",
+    "probabilistic": "The certificate is probabilistic: a fresh random search outside the answer bounds the rest.",
+    "estimated": (
+        "The certificate is estimated: the search that found the answer says what is left, and an independent random "
+        "vector did not object. That something larger was missed is unlikely, not impossible."
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -50,6 +64,53 @@ class Certificate:
     mu: float = 0.0
     ceiling: float | None = None
     failure: float = 0.0
+
+    def in_words(self) -> list[str]:
+        """What the certificate says, in sentences."""
+        k = len(self.residuals)
+        best, all_of_them = (
+            ("the best component", "The component") if k == 1 else (f"the best {k}", f"The {k} components")
+        )
+        if self.suboptimality >= 1:
+            said = "The bound is 1, which says nothing: the search ended before it could tell how good the answer is."
+        else:
+            said = f"{all_of_them} explain{'s' * (k == 1)} what {best} can, but for a part of at most "
+            said += f"{self.suboptimality:.1e} of it (the suboptimality)."
+        return [said, KINDS[self.kind], *self._ceiling_in_words(), *self._angles_in_words()]
+
+    def _ceiling_in_words(self) -> list[str]:
+        if self.ceiling is None or not self.failure:
+            return []
+        return [
+            f"Nothing that was left out is larger than {self.ceiling:.2g} of the largest eigenvalue, "
+            f"but for a probability of {self.failure:g}."
+        ]
+
+    def _angles_in_words(self) -> list[str]:
+        """How far the directions can be off, and which of them may point anywhere."""
+        free = [str(j) for j, angle in enumerate(self.angles, 1) if angle >= 1]
+        sines = self.angles[self.angles < 1]
+        said = []
+        if free:
+            listed = ", ".join(free[:FEW]) + (", ..." if len(free) > FEW else "")
+            said.append(
+                f"Not certified is the direction of component {listed}: another variance is too close to its own."
+            )
+        if len(sines):
+            which = "Every other direction" if free else "Every direction" if len(sines) > 1 else "The direction"
+            said.append(f"{which} is right to within {np.degrees(np.arcsin(sines.max())):.2g} degrees.")
+        return said
+
+    def __str__(self) -> str:
+        first = f"Certificate: suboptimality at most {self.suboptimality:.1e} ({self.kind})"
+        return "\n".join(
+            [first, *(fill(text, 96, initial_indent="  ", subsequent_indent="  ") for text in self.in_words())]
+        )
+
+    def _repr_html_(self) -> str:
+        """The certificate for notebooks."""
+        title = tag("strong", f"Certificate: suboptimality at most {self.suboptimality:.1e} ({self.kind})")
+        return tag("div", tag("p", title), paragraphs(self.in_words()))
 
 
 def certify(

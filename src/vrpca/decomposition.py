@@ -23,6 +23,7 @@ from vrpca.data.view import Problem, View, column_scale
 from vrpca.errors import DataError, Interrupted, OptionError
 from vrpca.history import Record, Status
 from vrpca.linalg import column_norms, triplets
+from vrpca.markup import Html, table, tag
 from vrpca.memory import Demand
 from vrpca.minka import most_likely_dimension
 from vrpca.options import (
@@ -47,6 +48,8 @@ from vrpca.typing import Rng
 
 # Options that may change when a fit is resumed: they say when to stop and what to show, not what to compute.
 MAY_CHANGE = ("max_passes", "max_seconds", "callback", "verbose", "checkpoint")
+HEADER = ("component", "singular value", "explained", "cumulative")  # of the table that `str` shows
+SHOWN = 10  # lines of that table, at most: with the rest it stays within a terminal of 24 lines
 VECTORS = 5  # arrays of d times the width that an epoch of `vr` holds at its peak
 
 
@@ -140,6 +143,41 @@ class Decomposition:
         """``|Z|_F^2``: the sum of all squared singular values; infinite or zero where no float can hold it."""
         with np.errstate(over="ignore", under="ignore"):
             return float(np.square(self.norm))
+
+    def __str__(self) -> str:
+        widths = [max(map(len, column)) for column in zip(HEADER, *self._rows(), strict=True)]
+        lines = (
+            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in [HEADER, *self._rows()]
+        )
+        return "\n".join([f"Decomposition: {self._summary()}", *lines, self._outcome(), str(self.certificate)])
+
+    def _repr_html_(self) -> str:
+        """The decomposition for notebooks."""
+        title = tag("p", tag("strong", "Decomposition: "), self._summary())
+        return tag(
+            "div", title, table(HEADER, self._rows()), tag("p", self._outcome()), Html(self.certificate._repr_html_())
+        )
+
+    def _summary(self) -> str:
+        k, d = self.Vt.shape
+        part = min(1.0, float(self.explained_variance_ratio.sum()))
+        return f"{k} component{'s' * (k > 1)} of {self.n_samples:g} x {d} data, {part:.1%} of the total"
+
+    def _outcome(self) -> str:
+        return (
+            f"{self.solver} ({self.reason}): {'converged' if self.converged else 'NOT CONVERGED'} after "
+            f"{self.n_passes:.4g} passes. {self.status.value}"
+        )
+
+    def _rows(self) -> list[list[str]]:
+        """The first components as lines of a table."""
+        ratios = self.explained_variance_ratio.astype(np.float64)
+        rows = [
+            [str(j), f"{value:.6g}", f"{ratio:.2%}", f"{min(total, 1.0):.2%}"]
+            for j, (value, ratio, total) in enumerate(zip(self.s, ratios, np.cumsum(ratios), strict=True), 1)
+        ]
+        return rows if len(rows) <= SHOWN else [*rows[: SHOWN - 1], ["...", "", "", ""]]
 
 
 def svd(

@@ -355,7 +355,7 @@ def _parameters(kind: str, given: Any) -> dict[str, Any]:
 def _certificate(values: Any, arrays: Arrays) -> Certificate:
     certificate = _made(Certificate, values, **arrays)
     if certificate.kind not in CERTIFICATE_KINDS or not certificate.suboptimality >= 0:
-        raise ValueError(f"a certificate cannot be {certificate}")
+        raise ValueError(f"a certificate cannot be {certificate!r}")
     return certificate
 
 

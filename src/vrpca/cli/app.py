@@ -20,6 +20,7 @@ import vrpca
 from vrpca.cli.check import check
 from vrpca.cli.fit import fit
 from vrpca.cli.info import info
+from vrpca.cli.report import report
 from vrpca.cli.shared import BAD_INPUT, DONE, EXPERIMENTS, FAILED, INTERRUPTED, TERMINATED, complain
 from vrpca.cli.stdin import AFTERWARDS
 from vrpca.cli.transform import transform
@@ -49,7 +50,7 @@ def _experiment(ctx: typer.Context) -> Any:
     return module.app(args=ctx.args, prog_name=ctx.command_path, standalone_mode=False)
 
 
-for command in (fit, transform, check, info):
+for command in (fit, transform, check, info, report):
     app.command(epilog=import_module(command.__module__).EXAMPLES)(command)
 for name, about in EXPERIMENTS.items():
     app.command(name, cls=_Forwarding, help=about)(_experiment)

@@ -129,7 +129,7 @@ def _check_files(data: str, warm_start: Path | None, outputs: dict[str, Path | N
     if scores is not None:
         check_scores(scores)
     if plot is not None:
-        from vrpca.report import check_plot
+        from vrpca.plot import check_plot
 
         check_plot(plot)
         check_target(plot)
@@ -195,7 +195,7 @@ def _write(model: vrpca.PCA, X: Source, files: dict[str, Path | None], quiet: bo
     if scores is not None:
         written_scores(model, X, scores, quiet)
     if plot is not None:
-        from vrpca.report import convergence_plot
+        from vrpca.plot import convergence_plot
 
         convergence_plot(model.history_, plot, model.tol)
 

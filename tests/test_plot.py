@@ -8,7 +8,7 @@ import pytest
 
 import vrpca
 from vrpca.errors import DataError, OptionError
-from vrpca.report import _draw, _new_figure, convergence_plot
+from vrpca.plot import _draw, _new_figure, convergence_plot
 
 
 @pytest.fixture(scope="module")
