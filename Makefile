@@ -4,6 +4,8 @@
 #   make test    the test suite, with the compiled kernels and then with their NumPy twins
 #   make test-processors   the same as other processors run it: with each of OpenBLAS' kernels that this one can run
 #   make test-oldest   the suite with the oldest versions that pyproject.toml allows; they are installed in build/oldest
+#   make test-aarch64   the kernels compiled for aarch64 and tested in qemu; needs Debian's g++-aarch64-linux-gnu and
+#                qemu-user-static, and says so where they are missing
 #   make sanitize   the tests of the kernels and the data under AddressSanitizer and UBSan, then concurrent fits under
 #                ThreadSanitizer; builds of their own in build/sanitize; SANITIZE_ARGS are arguments for pytest
 #   make lint    ruff and mypy
@@ -23,9 +25,11 @@ OLDEST := build/oldest
 SANITIZE := build/sanitize
 FUZZ_SECONDS ?= 300
 FUZZ_SEED := $(or $(FUZZ_SEED),$(shell date +%s))
+# Here a kernel that does not compile is an error, not a reason to do without compiled kernels.
+export VRPCA_REQUIRE_NATIVE := 1
 export VRPCA_DATA ?= ../shared/data
 
-.PHONY: demo test test-processors test-oldest sanitize lint fuzz bench clean
+.PHONY: demo test test-processors test-oldest test-aarch64 sanitize lint fuzz bench clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMP)
@@ -42,6 +46,9 @@ test-processors: $(STAMP)
 # Old versions may warn of what was deprecated after them.
 test-oldest: $(OLDEST)/.installed
 	OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n auto -W ignore::DeprecationWarning
+
+test-aarch64:
+	$(PYTHON) tests/aarch64/run.py
 
 sanitize: $(SANITIZE)/bin/python
 	$(SANITIZE)/bin/python tests/sanitize.py $(SANITIZE_ARGS)

@@ -25,7 +25,7 @@ LAYERS = (
     ("run",),
     ("decomposition", "check", "info", "scores"),
     ("estimators", "sklearn_callbacks"),
-    ("model_io", "report", "cli", "__init__", "__main__"),
+    ("model_io", "report", "versions", "cli", "__init__", "__main__"),
     ("experiments",),  # they may import everything; only commands may import them, when they are called
 )
 

@@ -10,6 +10,7 @@ from vrpca.history import Record, Status
 from vrpca.info import Info, info
 from vrpca.model_io import load, save
 from vrpca.options import Theory
+from vrpca.versions import show_versions
 
 __version__ = "0.1.0"
 
@@ -31,5 +32,6 @@ __all__ = [
     "open_data",
     "pca",
     "save",
+    "show_versions",
     "svd",
 ]
