@@ -9,6 +9,7 @@
 #   make sanitize   the tests of the kernels and the data under AddressSanitizer and UBSan, then concurrent fits under
 #                ThreadSanitizer; builds of their own in build/sanitize; SANITIZE_ARGS are arguments for pytest
 #   make lint    ruff and mypy
+#   make docs    the documentation site, in build/docs/html: tutorials run, warnings are errors
 #   make fuzz    certificates of nasty matrices against the truth, then damaged files and bad options, half of FUZZ_SECONDS
 #                each (300 by default); FUZZ_SEED is a number, another one for each run by default; both print how to run
 #                a failing case again
@@ -29,7 +30,7 @@ FUZZ_SEED := $(or $(FUZZ_SEED),$(shell date +%s))
 export VRPCA_REQUIRE_NATIVE := 1
 export VRPCA_DATA ?= ../shared/data
 
-.PHONY: demo test test-processors test-oldest test-aarch64 sanitize lint fuzz bench clean
+.PHONY: demo test test-processors test-oldest test-aarch64 sanitize lint docs fuzz bench clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMP)
@@ -58,6 +59,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The tutorials run with one BLAS thread: their matrices are small. -E reads all pages again, so that every warning shows.
+docs: $(VENV)/.docs
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going -E -d build/docs/doctrees docs build/docs/html
+
 # The second part runs whatever the first one found.
 fuzz: $(STAMP)
 	@half=$$(($(FUZZ_SECONDS) / 2)); failed=0; \
@@ -73,12 +78,17 @@ bench: $(STAMP)
 	$(BIN)/vrpca bench --out bench-output
 
 clean:
+	rm -rf docs/auto_tutorials docs/auto_gallery docs/sg_execution_times.rst docs/reference/command-line.md
 	rm -rf $(VENV) build dist demo-output bench-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The install is editable, so Python files need nothing; what is compiled, and what pip reads, calls for a new one.
 $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable ".[test,test-anndata,lint]"
+	@touch $@
+
+$(VENV)/.docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
 	@touch $@
 
 # The versions to build with are the oldest ones, too: pip reads PIP_BUILD_CONSTRAINT for those, or PIP_CONSTRAINT if it

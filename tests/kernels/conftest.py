@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from vrpca.kernels import NATIVE
 
 BUILT = find_spec(NATIVE) is not None
-collect_ignore_glob = [] if BUILT else ["test_*.py"]
+collect_ignore_glob = [] if BUILT else ["*_cases.py", "test_*.py"]
 
 
 def pytest_report_header() -> str | None:
