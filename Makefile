@@ -82,13 +82,16 @@ clean:
 	rm -rf $(VENV) build dist demo-output bench-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
-# The install is editable, so Python files need nothing; what is compiled, and what pip reads, calls for a new one.
+# The install is editable, so changed Python files need nothing; what is compiled, what pip reads, and new files call for a
+# new one. The tools to build with stay in the environment, so that CMake compiles only what has changed.
 $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable ".[test,test-anndata,lint]"
+	$(BIN)/python -m pip install --quiet scikit-build-core nanobind cmake ninja
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation \
+	  --editable ".[test,test-anndata,lint]"
 	@touch $@
 
 $(VENV)/.docs: $(STAMP)
-	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --editable ".[docs]"
 	@touch $@
 
 # The versions to build with are the oldest ones, too: pip reads PIP_BUILD_CONSTRAINT for those, or PIP_CONSTRAINT if it

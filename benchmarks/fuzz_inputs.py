@@ -35,6 +35,7 @@ if __name__ == "__main__":
 import numpy as np
 import scipy.sparse as sp
 from fuzz import files, objects
+from fuzz.formats import WRITTEN
 from fuzz.pool import Limits, Lost, arguments, limit_memory, run, table, until
 from fuzz.truth import Truth, prepared
 from sklearn.exceptions import ConvergenceWarning
@@ -269,6 +270,33 @@ def npz_bytes(rng: Rng, index: int, folder: Path) -> Case:
     )
     label = str(rng.choice(list(files.BYTES)))
     return _data_case(rng, folder, "X.npz", files.BYTES[label](rng, good), f"{kind}, {label}", [X])
+
+
+def formats(rng: Rng, index: int, folder: Path) -> Case:
+    """A damaged file of another format: the answer is the old one, or that of what its library reads."""
+    X = matrix(rng)
+    kind = list(WRITTEN)[index % len(WRITTEN)]
+    form = WRITTEN[kind]
+    path = folder / form.name
+    form.write(path, X)
+    label = str(rng.choice(list(files.BYTES)))
+    path.write_bytes(files.BYTES[label](rng, path.read_bytes()))
+    os.environ["VRPCA_CACHE"] = str(folder / "cache")
+    act, center = decompose(f"{path}{form.suffix}", rng)
+    if form.read is None:
+        return Case(f"{kind}, {label}", f"{form.name}: {label}", act, lambda found: "")
+    matrices = [X, _read_by_library(form.read, path)]
+    return Case(f"{kind}, {label}", f"{form.name}: {label}", act, lambda found: wrong_answer(found, matrices, center))
+
+
+def _read_by_library(read: Callable[[Path], np.ndarray], path: Path) -> np.ndarray | None:
+    """The matrix as the format's own library reads it, however the bytes came about; None if it does not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return read(path)
+        except Exception:
+            return None
 
 
 def archives(rng: Rng, index: int, folder: Path) -> Case:
@@ -532,6 +560,7 @@ FAMILIES: dict[str, Callable[[Rng, int, Path], Case]] = {
     "npz": npz_bytes,
     "models": models,
     "archives": archives,
+    "formats": formats,
     "sparse": sparse,
     "other formats": other_formats,
     "data": data,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,6 @@ import command_line  # noqa: E402 (from _ext)
 from sphinx_gallery.sorting import FileNameSortKey  # noqa: E402
 
 import vrpca  # noqa: E402
-
-# The tutorial on dask needs dask, and a vrpca that reads its arrays.
-WITH_DASK = find_spec("dask") is not None and find_spec("vrpca.data.cluster") is not None
 
 project = "vrpca"
 author = "The vrpca developers"
@@ -58,7 +54,6 @@ sphinx_gallery_conf: dict[str, Any] = {
     "examples_dirs": ["tutorials", "gallery"],
     "gallery_dirs": ["auto_tutorials", "auto_gallery"],
     "filename_pattern": r"\.py$",  # all of them run
-    "ignore_pattern": r"__init__" if WITH_DASK else r"__init__|_dask\.py$",
     "within_subsection_order": FileNameSortKey,
     "abort_on_example_error": True,
     "download_all_examples": False,

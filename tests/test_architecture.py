@@ -17,13 +17,13 @@ LONGEST = 50  # lines of a function, without its docstring
 
 # From the bottom to the top: a module may import those of its own layer and of the layers below.
 LAYERS = (
-    ("errors", "history", "options", "kernels", "linalg", "memory", "threads", "typing", "progress"),
+    ("errors", "history", "options", "kernels", "linalg", "machine", "memory", "threads", "typing", "progress"),
     ("data",),
     ("certificate", "solvers"),
     ("plan", "outcome", "serialise"),
     ("checkpoint",),
     ("run",),
-    ("decomposition", "check", "info", "scores"),
+    ("decomposition", "check", "info", "scores", "score_files"),
     ("estimators", "sklearn_callbacks"),
     ("model_io", "report", "versions", "cli", "__init__", "__main__"),
     ("experiments",),  # they may import everything; only commands may import them, when they are called

@@ -13,7 +13,7 @@ from solvers.problems import small_counts
 from vrpca import Record
 from vrpca.data.open import as_source
 from vrpca.options import Options
-from vrpca.plan import Task, choose, gram_seconds, make_plan, pass_seconds, too_slow
+from vrpca.plan import Task, choose, for_source, gram_seconds, make_plan, pass_seconds, too_slow
 
 LAYOUTS = {
     "C": np.ascontiguousarray,
@@ -23,7 +23,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("cost", ["time", "passes"])
+@pytest.mark.parametrize("cost", ["time", "reading", "passes"])
 def test_auto_takes_gram_for_short_rows(cost):
     name, reason = choose(Task(10**6, 100, 5, 10**8, cost=cost))
     assert name == "gram" and "100" in reason
@@ -126,3 +126,19 @@ def test_auto_takes_the_solver_that_goes_with_an_option(options):
 def test_the_width_is_as_asked_for_or_as_the_solver_likes(oversample, width):
     options = Options(solver="gram", oversample=oversample, cost="time")
     assert make_plan(options, as_source(small_counts()), 3, False).solver.width == width
+
+
+@pytest.mark.parametrize(("d", "expected"), [(800, "gram"), (4000, "accelerated"), (10**4, "accelerated")])
+def test_auto_weighs_one_reading_with_much_arithmetic_against_several(d, expected):
+    """At 1 GB/s, forming A of 800 columns takes less time than three readings."""
+    assert choose(Task(10**6, d, 10, 10**6 * d, cost="reading"))[0] == expected
+
+
+def test_files_are_solved_with_reading_in_mind_unless_the_user_says(tmp_path):
+    np.save(tmp_path / "X.npy", small_counts())
+    limited = as_source(tmp_path / "X.npy", limited=True)
+    limited.slow_to_read = True
+    assert for_source(Options(), limited).cost == "reading"
+    assert for_source(Options(), as_source(small_counts())).cost == "time"
+    for cost in ("time", "reading", "passes"):
+        assert for_source(Options(cost=cost), limited).cost == cost

@@ -48,4 +48,4 @@ plt.show()
 # From a file
 # -----------
 # ``vrpca.PCA(50).fit("cells.h5ad")`` reads X of an AnnData file block by block, and ``"cells.h5ad::layers/counts"`` a
-# layer. On the command line: ``vrpca fit cells.h5ad -k 50 --out model.npz``. :doc:`/formats` has the details.
+# layer. On the command line: ``vrpca fit cells.h5ad -k 50 --out model.npz``. :doc:`/files` has the details.

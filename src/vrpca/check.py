@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from vrpca.certificate import Certificate, certify
 from vrpca.data.first_pass import column_moments
 from vrpca.data.open import as_source
-from vrpca.data.source import Source
+from vrpca.data.source import Source, errors_named
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError, OptionError
 from vrpca.options import as_generator, check_options, check_weights, is_real
@@ -124,9 +124,10 @@ def check(
     weights = check_weights(sample_weight, source.shape[0])
     center, scale = (bool(model.get_params(deep=False).get(name, False)) for name in ("center", "scale"))
     problem = Problem(source, weights, center, scale, threads(n_threads))
-    moments = column_moments(source, weights, problem.n_threads)
-    if not problem.square(moments).any():
-        raise DataError("X has no variance: there is nothing that a model could explain. Check how X was made.")
+    with errors_named(source):
+        moments = column_moments(source, weights, problem.n_threads)
+        if not problem.square(moments).any():
+            raise DataError("X has no variance: there is nothing that a model could explain. Check how X was made.")
     view = View.of(problem, moments)
     budget = Budget(view, moments.passes * view.n, time.perf_counter(), passes * view.passes_of_product, None)
     search = _Search(view, components, budget, as_generator(random_state))

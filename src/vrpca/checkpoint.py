@@ -310,7 +310,7 @@ def _row_sums(source: Source) -> list[list[float]]:
     elif source.gather_rows:
         X = source.gather(numbers)
     else:  # rows come in blocks: the first one has to do
-        X = next(iter(source.blocks()))[1][:SAMPLED_ROWS]
+        X = source.head(SAMPLED_ROWS)
     weights = np.random.default_rng(0).uniform(0.5, 1.5, d)
     rounding = abs(X).astype(np.float64) @ weights * (CHANGED * float(np.finfo(source.dtype).eps))
     return [(X.astype(np.float64) @ weights).tolist(), rounding.tolist()]

@@ -17,7 +17,7 @@ from vrpca.certificate import Certificate
 from vrpca.checkpoint import Checkpoint, data_identity
 from vrpca.data.first_pass import FirstPass
 from vrpca.data.open import as_source
-from vrpca.data.source import Source
+from vrpca.data.source import Source, errors_named
 from vrpca.data.view import Problem, View, column_scale
 from vrpca.errors import DataError, Interrupted, OptionError
 from vrpca.history import Record, Status
@@ -254,7 +254,7 @@ def _prepare(request: _Request, options: Options) -> tuple[Job, np.ndarray | Non
     W0 = checkpoint.W0 if checkpoint.resumed else _oriented(start, problem, first_pass, view)
     first_pass = view.receive(first_pass)
     checkpoint.begin(first_pass, W0, view)
-    passes_before = first_pass.moments.passes + (W0 is not None and plan.transpose)
+    passes_before = source.passes_to_open + first_pass.moments.passes + (W0 is not None and plan.transpose)
     rows_before = passes_before * view.n + first_pass.rows_sampled
     budget = Budget(view, rows_before, checkpoint.fit_began, options.max_passes, options.max_seconds)
     projections = request.compute_u or plan.transpose or request.k is None
@@ -278,10 +278,11 @@ def _checkpoint(request: _Request, options: Options, problem: Problem, rng: Rng,
 def _first_pass(problem: Problem, plan: Plan, rng: Rng, start: np.ndarray | None, width_known: bool) -> FirstPass:
     """The first pass over the data, which sums up what the solver wants for its start."""
     wanted = None
-    if not plan.transpose and (width_known or plan.name == "gram"):
-        wanted = plan.solver.wants(problem, rng, None if start is None else start.T)
-    first_pass = problem.first_pass(wanted)
-    problem.check_variation(first_pass.moments)
+    with errors_named(problem.source):
+        if not plan.transpose and (width_known or plan.name == "gram"):
+            wanted = plan.solver.wants(problem, rng, None if start is None else start.T)
+        first_pass = problem.first_pass(wanted)
+        problem.check_variation(first_pass.moments)
     return first_pass
 
 
@@ -294,6 +295,7 @@ def demand(request: _Request, options: Options) -> Demand:
         left=request.compute_u or request.k is None,
         proof=options.certificate == "probabilistic",
         guessed=request.start is not None,
+        checkpoint=options.checkpoint is not None,
         n_threads=n_threads(options.n_threads),
     )
 

@@ -9,8 +9,20 @@ class DataError(ValueError):
     """The data cannot be used as it is: wrong type, not finite, empty, constant, or a foreign file."""
 
 
+class NotFiniteError(DataError):
+    """An entry of the data is NaN or infinite, in row number `row`."""
+
+    def __init__(self, message: str, row: int):
+        super().__init__(message)
+        self.row = row
+
+
 class OptionError(ValueError):
     """An option's value is out of range, or does not fit the other options."""
+
+
+class ClusterError(DataError):
+    """The cluster that holds the data is lost."""
 
 
 class DataTypeError(DataError, TypeError):

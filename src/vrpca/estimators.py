@@ -12,13 +12,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from vrpca.data.open import as_source, is_open, is_path
+from vrpca.data.cluster.lazy import Outline, map_rows, outline
+from vrpca.data.open import as_source, held_by_dask, is_open, is_path
 from vrpca.data.source import Source
 from vrpca.decomposition import Decomposition, pca, svd
 from vrpca.errors import DataError, Interrupted
 from vrpca.history import Record
 from vrpca.options import Theory, check_options, names
-from vrpca.scores import scores
+from vrpca.scores import ScoresOfChunk, scores
 from vrpca.sklearn_callbacks import CallbackSupportMixin, FitTask, with_callbacks
 
 T = TypeVar("T")
@@ -59,10 +60,10 @@ _PARAMETERS = """solver : str, default="auto"
         Find the components one after the other (Remark 1's second option).
     restarts : int, default=1
         Independent runs, of which the one with the largest objective is kept.
-    cost : {"auto", "time", "passes"}, default="auto"
-        What `accelerated` is to save: ``"time"`` (narrow blocks, little arithmetic) or ``"passes"`` (few passes over
-        the data, for more arithmetic and memory). By default time, but passes for files larger than half of the
-        machine's memory.
+    cost : {"auto", "time", "reading", "passes"}, default="auto"
+        What `accelerated` is to save: ``"time"`` (narrow blocks, little arithmetic), ``"reading"`` (blocks as wide as
+        can be multiplied while a disk reads 1 GB/s) or ``"passes"`` (as few passes as possible, whatever the
+        arithmetic and memory). By default reading for files that are read block by block, else time.
     certificate : {"estimated", "probabilistic"}, default="estimated"
         What the certificate is to rest on: the search that found the components, or a fresh random search outside them,
         which costs further passes and bounds what was missed but for a `failure_probability`. Where `gram` is the
@@ -225,23 +226,36 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         Parameters
         ----------
         X : array-like, sparse matrix, data frame, path, list of paths or Source of shape (n_samples, n_features)
-            The data, one row or more.
+            The data, one row or more; or what dask holds.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components_)
+            An array of dask, which waits until it is computed, for what dask holds.
         """
         return self._transform(X)
 
     def _transform(self, X: Any, out: np.ndarray | None = None) -> np.ndarray:
         """The scores, in `out` if given."""
         check_is_fitted(self)
+        if held_by_dask(X):
+            return self._lazy_scores(X)
         source = as_source(X, self.memory_limit is not None)
         check_columns(self, X, source)
         projected = scores(source, self.components_, self.mean_, self.scale_, out)
         if self.whiten:
             projected *= self._whitening().astype(projected.dtype)
         return projected
+
+    def _lazy_scores(self, X: Any) -> Any:
+        """The scores of data that dask holds, as a dask array: nothing is read until it is computed."""
+        known = outline(X)
+        if known is not None:
+            check_columns(self, X, known)
+        dtype = self.components_.dtype
+        whitening = self._whitening().astype(dtype) if self.whiten else None
+        function = ScoresOfChunk(self.components_, self.mean_, self.scale_, whitening, dtype)
+        return map_rows(X, function, self.n_components_, dtype)
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Map scores back to the space of the data, undoing the whitening.
@@ -291,7 +305,7 @@ def note_columns(model: Any, X: Any, source: Source) -> None:
         model.feature_names_in_ = np.asarray(source.column_names, dtype=object)
 
 
-def check_columns(model: Any, X: Any, source: Source) -> None:
+def check_columns(model: Any, X: Any, source: Source | Outline) -> None:
     """Raise unless X has the columns of the fit. Names of files and sources are compared as those of data frames."""
     lies_in_files = is_path(X) or is_open(X) or isinstance(X, Source)
     if not lies_in_files or source.column_names is None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack
 
+from vrpca.data.cluster.source import DaskSource
 from vrpca.data.files import contents, split_name
 from vrpca.data.files.base import FileSource
 from vrpca.data.files.paths import as_path
-from vrpca.data.memory import ArraySource, on_disk
+from vrpca.data.memory import ArraySource, on_disk, physical_memory
 from vrpca.data.open import as_source, is_path, whole_file
 from vrpca.data.source import Source
 from vrpca.data.unloaded import UnloadedFile
@@ -45,6 +47,8 @@ class Info:
         The solver that a fit would take, and why.
     memory, what : int, str
         Bytes that a fit takes at most, and what takes most of them.
+    available : int or None
+        Bytes of memory that the machine has, or that the container allows; None where nobody says.
     smallest_limit : int or None
         The smallest `memory_limit` that would do; None where no limit can be kept.
     passes : float
@@ -66,6 +70,7 @@ class Info:
     reason: str
     memory: int
     what: str
+    available: int | None
     smallest_limit: int | None
     passes: float
     bytes_read: int
@@ -83,11 +88,14 @@ class Info:
             "names": " and ".join(names) or "none",
             "reading": self.reading,
             "solver": f"{self.solver}: {self.reason}",
-            "memory": f"at most {in_words(self.memory)}, most of it for {self.what}",
+            "memory": f"at most {in_words(self.memory)}{self._of()}, most of it for {self.what}",
             "limit": self._limit(),
             "passes": f"about {self.passes:.2g}, which read {in_words(self.bytes_read)} from files",
         }
         return "\n".join(f"{name:<9} {line}" for name, line in lines.items())
+
+    def _of(self) -> str:
+        return "" if self.available is None else f" of {in_words(self.available)}"
 
     def _limit(self) -> str:
         least = self.smallest_limit
@@ -132,6 +140,7 @@ def info(X: Any, k: int | float = 2, *, center: bool = True, **options: Unpack[S
     fraction = check_k(k, source.shape)
     proof = checked.certificate == "probabilistic"
     wanted = Demand(center=center, norms=checked.needs_norms, proof=proof, n_threads=n_threads(checked.n_threads))
+    wanted = replace(wanted, checkpoint=checked.checkpoint is not None)
     plan = make_plan(for_source(checked, source), source, k, fraction, wanted)
     under_limit = replace(for_source(checked, limited), memory_limit=1)
     least = smallest_limit(under_limit, limited, k, fraction, wanted) if limited.unlimited is None else None
@@ -158,6 +167,7 @@ def _told(X: Any, source: Source, plan: Plan, least: int | None) -> Info:
         reason=plan.reason,
         memory=plan.need.bytes,
         what=plan.need.what,
+        available=None if math.isinf(memory := physical_memory()) else int(memory),
         smallest_limit=least,
         passes=passes,
         bytes_read=0 if size is None else size if isinstance(source, UnloadedFile) else round(passes * size),
@@ -179,6 +189,8 @@ def _reading(source: Source, plan: Plan) -> str:
     if isinstance(source, FileSource):
         rows = source.rows_of_blocks(plan.block_bytes)
         return f"block by block: {rows} rows, {in_words(rows * source.bytes_per_row)} at a time{side}"
+    if isinstance(source, DaskSource):
+        return source.described()
     if isinstance(source, UnloadedFile):
         return f"loaded whole: {in_words(source.held_bytes)}{side}"
     if isinstance(source, ArraySource) and on_disk(source.X):

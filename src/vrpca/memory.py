@@ -32,6 +32,7 @@ PANEL = 8  # columns of a panel of dense products (WIDE in kernels/native/produc
 PART_ROWS = 64  # rows that a thread of a dense product has, at least (kernels/native/parts.hpp)
 SEARCH_WIDTH = 8  # vectors of a block of a random search (WIDTH in solvers/outside.py)
 SEARCH_BLOCKS = 8  # blocks that a step of it has besides the space
+WRITTEN = 3 * (16 << 20)  # bytes while a checkpoint is written: NumPy's buffer of 16 MB, as bytes, and in the archive
 TRIPLETS = 3  # copies of the k wanted vectors while U, s and Vt are made of Z W
 
 
@@ -79,6 +80,7 @@ class Size:
     weighted: bool = False
     transposed: bool = False  # whether the view is of the transposed matrix: the first pass gives it means only
     reads: bool = False  # whether rows are read from files: samples are copied once more where they are sparse
+    most_sampled: float = math.inf  # rows that a sample has at most
     guessed: bool = False  # whether a run may start from a guess of the vectors, beside its own start
 
     @property
@@ -166,6 +168,7 @@ class Demand:
     left: bool = False  # whether ``P = Z W`` is made, for the left vectors or the rank
     proof: bool = False  # whether a random search is to prove the answer
     guessed: bool = False  # whether there is a guess of the vectors
+    checkpoint: bool = False  # whether checkpoints are written
     n_threads: int = 1
 
     def need(
@@ -184,7 +187,7 @@ class Demand:
                 size, solver.width
             )
         what, largest = max(stages.items(), key=lambda stage: stage[1])
-        always = source.held_bytes + blocks + self._numbers(size)
+        always = source.held_bytes + blocks + self._numbers(size) + (WRITTEN if self.checkpoint else 0)
         if always > largest:
             what = "the data that have to be loaded, their blocks, and numbers for each row and column"
         return Need(math.ceil(always + largest), what)
@@ -196,8 +199,8 @@ class Demand:
         per_row = source.bytes_per_row
         if transpose:
             rows, per_row = max(1, min(n, rows * source.shape[0] // max(1, d))), per_row * d / n
-        kind = (source.sparse, rows, self.n_threads, self.weighted, transpose, source.reads_files, self.guessed)
-        return Size(n, d, source.dtype.itemsize, per_row, *kind)
+        kind = (source.sparse, rows, self.n_threads, self.weighted, transpose, source.reads_files)
+        return Size(n, d, source.dtype.itemsize, per_row, *kind, source.most_sampled, self.guessed)
 
     def _numbers(self, size: Size) -> int:
         """Bytes of what is kept for each row and each column of the data."""

@@ -20,7 +20,7 @@ SOLVERS = ("vr", "oja", "power", "hybrid", "krylov", "accelerated", "gram")  # v
 STEP_RULES = ("auto", "paper", "theory")
 CHOICES: dict[str, tuple[str | None, ...]] = {
     "solver": ("auto", *SOLVERS),
-    "cost": ("auto", "time", "passes"),
+    "cost": ("auto", "time", "reading", "passes"),
     "certificate": ("estimated", "probabilistic"),
     "sampling": ("uniform", "norm"),
     "control": ("difference", "projection", None),

@@ -36,7 +36,8 @@ PROOF_PRODUCTS = (MOST, 20, 10, 5)  # products of a random search: fewer of them
 
 STREAMED_PASSES = 4.0  # of `accelerated` with cost="passes", to 1e-10: 3 to 6 (docs/solvers.md)
 
-BYTES = 8e9  # read per second
+BYTES = 8e9  # read per second from memory
+DISK = 1e9  # from a disk: solid-state ones read 0.5 to 5e9, those of the machines that this was written on 1.2e9
 PRODUCT = 1.1e11  # flops per second of products of dense rows with a block
 SQUARE = 1.1e11  # of the symmetric updates of A
 SPARSE = 1.5e10  # of products of sparse rows
@@ -62,6 +63,13 @@ class Task:
     def sparse(self) -> bool:
         """Whether zeros are not stored."""
         return self.entries < self.n * self.d
+
+    @property
+    def reading(self) -> float:
+        """Seconds of one reading of the data: four bytes per entry and, from a disk, four of its column number."""
+        if self.cost == "time":
+            return 4 * self.entries / BYTES
+        return (8 if self.sparse else 4) * self.entries / DISK
 
 
 @dataclass(frozen=True)
@@ -155,10 +163,13 @@ def make_plan(options: Options, source: Source, k: int | float, fraction: bool, 
 
 
 def for_source(options: Options, source: Source) -> Options:
-    """The options with what is to be saved: passes where reading is slow, time elsewhere, unless the user says."""
+    """The options with what is to be saved: reading where data are read from files, arithmetic elsewhere.
+
+    Nothing is measured for that: what a seed gives must not depend on how busy a disk is.
+    """
     if options.cost != "auto":
         return options
-    return replace(options, cost="passes" if source.slow_to_read else "time")
+    return replace(options, cost="reading" if source.slow_to_read else "time")
 
 
 def smallest_limit(options: Options, source: Source, k: int | float, fraction: bool, demand: Demand) -> int:
@@ -211,8 +222,10 @@ def _planned(options: Options, room: Room, name: str, reason: str, task: Task, k
 
 def _solver(options: Options, room: Room, name: str, transpose: bool, k: int) -> Solver:
     """The solver of this name, as it is where there is room enough."""
-    solver = solver_for(options, name, k, room.source.entries, room.source.shape[0 if transpose else 1])
-    solver.projects = options.memory_limit is None or room.demand.left or transpose
+    source = room.source
+    solver = solver_for(options, name, k, source.entries, source.shape[0 if transpose else 1], source.sparse)
+    spare = options.memory_limit is None and not source.elsewhere
+    solver.projects = spare or room.demand.left or transpose
     return solver
 
 
@@ -243,16 +256,16 @@ def block_width(options: Options, name: str, k: int) -> int:
     return SOLVERS[name].width_for(k, options.cost) if options.oversample is None else k + options.oversample
 
 
-def solver_for(options: Options, name: str, k: int, entries: int, d: int) -> Solver:
+def solver_for(options: Options, name: str, k: int, entries: int, d: int, sparse: bool = False) -> Solver:
     """The solver of this name for k components, and vectors of length d."""
     width = min(block_width(options, name, k), d)
     options.check_width(width)
-    return make_solver(name, options, width, entries, d)
+    return make_solver(name, options, width, entries, d, sparse)
 
 
-def make_solver(name: str, options: Options, width: int, entries: int, d: int) -> Solver:
+def make_solver(name: str, options: Options, width: int, entries: int, d: int, sparse: bool = False) -> Solver:
     """The solver of this name, for blocks of `width` columns and vectors of length d; X stores `entries`."""
-    kind = VARIANTS[name](options, width, entries, d) if name in VARIANTS else SOLVERS[name]
+    kind = VARIANTS[name](options, width, entries, d, sparse) if name in VARIANTS else SOLVERS[name]
     return kind(options, width)
 
 
@@ -286,7 +299,7 @@ def choose(task: Task) -> tuple[str, str]:
         return "accelerated", "passes are to be saved"
     if d > WIDEST:
         return "accelerated", f"A would be {d} x {d}"
-    gram, other = gram_seconds(task), accelerated_seconds(task)
+    gram, other = gram_seconds(task), accelerated_seconds(task)  # from files, they overlap reading and arithmetic
     if gram <= other or 4 * task.k > d:
         return "gram", f"forming A, {d} x {d}, should take {gram:.2g} s, other solvers {other:.2g} s"
     return "accelerated", f"it should take {other:.2g} s, forming A, {d} x {d}, {gram:.2g} s"
@@ -296,14 +309,16 @@ def gram_seconds(task: Task) -> float:
     """What forming A and its leading eigenvectors is going to take."""
     n, d = float(task.n), float(task.d)
     square = min(task.entries**2 / n / SPARSE_SQUARE, n * d * d / SQUARE) if task.sparse else n * d * d / SQUARE
-    return max(square, 4 * task.entries / BYTES) + 4 / 3 * d**3 / REDUCTION
+    return max(square, task.reading) + 4 / 3 * d**3 / REDUCTION
 
 
 def pass_seconds(task: Task) -> float:
     """What one pass of `accelerated` is going to take."""
+    width = 1 + whole_registers(task.k, 8)
     if not task.sparse:
-        width = 1 + whole_registers(task.k, 8)
-        return max(4 * task.entries / BYTES, 4 * task.entries * width / PRODUCT)
+        return max(task.reading, 4 * task.entries * width / PRODUCT)
+    if task.cost == "reading":
+        return max(task.reading, 4 * task.entries * width / SPARSE)
     return 4 * task.entries * BLOCK / SPARSE + 8 * task.d * BLOCK * (2.0 * task.k + 40) / VECTORS
 
 
@@ -315,6 +330,8 @@ def accelerated_seconds(task: Task) -> float:
 def accelerated_passes(task: Task) -> float:
     """The passes that `accelerated` needs on spectra of real data."""
     digits = min(max(-math.log10(max(task.tol, 1e-16)), 1.0), 16.0)
+    if task.cost == "reading":  # measured to 1e-6: 2.05 and 3.05 dense, 4.05 to 7.05 sparse
+        return 2 + 0.6 * digits + task.k / 20 if task.sparse else 1 + 0.3 * digits
     return 3 + 0.8 * digits + task.k / 2.5 if task.sparse else 1.6 + 0.6 * digits + min(3.0, task.k / 15)
 
 

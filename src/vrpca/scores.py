@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.memory import let_go_of_pages
-from vrpca.data.source import Source, check_finite
+from vrpca.data.open import as_source
+from vrpca.data.source import Reduction, Source, check_finite, errors_named
 from vrpca.errors import DataError
 
 WRITTEN = 16 << 20  # bytes of scores between two times that pages of a mapped file are let go: as many as a block has
@@ -30,16 +32,39 @@ def scores(
     axes = components.T if scale is None else (components / scale).T
     if out is None:
         out = np.zeros((n, axes.shape[1]), np.result_type(source.dtype, components.dtype))
-    if source.by_columns:
-        return source.transposed().reduce(ScoreColumns(axes, mean, out)).result()
-    found = source.reduce(ScoreRows(axes, mean, out))
+    with errors_named(source):
+        if source.by_columns:
+            return source.transposed().reduce(ScoreColumns(axes, mean, out)).result()
+        found = source.reduce(ScoreRows(axes, mean, out))
     if found.rows_seen != n:
         raise DataError(f"The source has {n} rows, but its blocks have {found.rows_seen}.")
     return found.result()
 
 
-class ScoreRows:
+@dataclass(frozen=True)
+class ScoresOfChunk:
+    """The scores of a chunk of rows, whitened if asked for."""
+
+    components: np.ndarray
+    mean: np.ndarray | None
+    scale: np.ndarray | None
+    whitening: np.ndarray | None
+    dtype: np.dtype
+
+    def __call__(self, chunk: Any) -> np.ndarray:
+        """The scores; none of a chunk without rows."""
+        if chunk.shape[0] == 0:
+            return np.zeros((0, len(self.components)), self.dtype)
+        found = scores(as_source(chunk), self.components, self.mean, self.scale)
+        found = found if self.whitening is None else found * self.whitening
+        return found.astype(self.dtype, copy=False)
+
+
+class ScoreRows(Reduction):
     """Accumulates ``(x_i - mean) axes`` for every row."""
+
+    inputs = ("axes", "mean")
+    row_sums = ("out",)
 
     def __init__(self, axes: np.ndarray, mean: np.ndarray | None, out: np.ndarray):
         self.axes, self.mean = axes, mean
@@ -51,11 +76,11 @@ class ScoreRows:
         self.rows_seen += X.shape[0]
         rows = SPARSE_ROWS if sp.issparse(X) else ROWS
         for lo in range(0, X.shape[0], rows):
-            part = self._projected(X[lo : lo + rows] if X.shape[0] > rows else X)
+            block = X[lo : lo + rows] if X.shape[0] > rows else X
+            part = self._projected(block)
             if not np.isfinite(part).all():
-                raise DataError(
-                    "Input X contains NaN or infinity; it must hold finite numbers only. Impute or drop such rows."
-                )
+                check_finite(start + lo, block)
+                raise DataError("X holds numbers so large that its scores overflow. Divide them by a constant.")
             self.out[start + lo : start + lo + len(part)] = part
             self.written += part.nbytes
             if self.written > WRITTEN:  # if the scores lie in a mapped file, its pages need not stay in memory
@@ -70,7 +95,7 @@ class ScoreRows:
     def merge(self, other: ScoreRows) -> None:
         """Take in what another accumulator has seen."""
         self.rows_seen += other.rows_seen
-        self.out += other.out  # rows that one of them has not seen are zero there
+        self.join("out", other)
 
     def result(self) -> np.ndarray:
         """The scores."""

@@ -104,7 +104,7 @@ class Unpacker:
 
     def _array(self, array: str, pitch: int = 0) -> np.ndarray:
         if array not in self.laid_out:
-            self.laid_out[array] = _laid_out(self.arrays[array], pitch)
+            self.laid_out[array] = _laid_out(self.arrays.pop(array), pitch)  # not twice in memory
         return self.laid_out[array]
 
     def _object(self, number: int, **described: Any) -> Any:

@@ -14,7 +14,7 @@ from vrpca import kernels
 from vrpca.threads import n_threads
 
 NEEDED = ("numpy", "scipy", "scikit-learn", "rich", "typer", "threadpoolctl")
-EXTRAS = ("matplotlib", "pandas", "polars", "pyarrow", "h5py", "zarr", "fsspec", "anndata", "dask")
+EXTRAS = ("matplotlib", "pandas", "polars", "pyarrow", "h5py", "zarr", "fsspec", "anndata", "dask", "distributed")
 
 
 def show_versions() -> None:

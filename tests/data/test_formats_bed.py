@@ -7,6 +7,7 @@ import pytest
 from format_cases import assert_same_answer, read
 
 import vrpca
+from vrpca.cli.app import run
 from vrpca.data.open import as_source
 from vrpca.errors import DataError, OptionError
 
@@ -120,3 +121,23 @@ def test_scaling_is_for_genotypes_only(tmp_path, rng):
         vrpca.open_data(tmp_path / "a.npy", scaling="genotype")
     with pytest.raises(DataError, match="holds one matrix only: leave out ::x"):
         vrpca.open_data(f"{tmp_path / 'a.npy'}::x")
+
+
+def test_the_command_line_scales_genotypes_in_every_command(tmp_path, rng, capsys):
+    G = genotypes(rng, 60, 20)
+    path, model, out = (str(tmp_path / name) for name in ("a.bed", "model.npz", "scores.npy"))
+    write(path, G)
+    wanted = vrpca.pca(read(vrpca.open_data(path, scaling="genotype")), 2, random_state=0)
+    for limit in ([], ["--memory", "200MB"]):
+        assert run(["fit", path, "-k", "2", "-q", "--scale-genotypes", "--out", model, *limit]) == 0
+        found = vrpca.load(model)
+        np.testing.assert_allclose(found.singular_values_, wanted.s, rtol=1e-4)
+    assert run(["transform", model, path, "--scale-genotypes", "--out", out]) == 0
+    np.testing.assert_allclose(np.abs(np.load(out)), np.abs(wanted.U * wanted.s), atol=1e-3)
+    assert run(["check", model, path, "--scale-genotypes"]) == 0
+    assert run(["check", model, path]) == 1
+    assert run(["info", path, "--scale-genotypes"]) == 0
+    capsys.readouterr()
+    np.save(tmp_path / "a.npy", np.eye(5))
+    assert run(["fit", str(tmp_path / "a.npy"), "-k", "2", "--scale-genotypes"]) == 2
+    assert "is for .bed files, not for" in capsys.readouterr().err

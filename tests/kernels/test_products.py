@@ -57,6 +57,17 @@ def test_product_of_every_width(kind, dtype, width, rng):
     check_product(make_case(rng, 65, 17, kind, dtype, (True,) * 4), rng, width, 2, True)
 
 
+@pytest.mark.parametrize("width", [17, 32, 40])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("with_P", [False, True])
+def test_a_large_block_is_multiplied_strip_by_strip(width, threads, with_P, rng):
+    """Beyond 1 MB of W, sparse rows are multiplied with 16 columns at a time."""
+    n, d = 60, 9000
+    case = make_case(rng, n, d, "csr32", np.float64, (True,) * 4)
+    assert d * width * 8 > 1 << 20 and np.count_nonzero(case.Z) > 2 * d
+    check_product(case, rng, width, threads, with_P, start=1.0)
+
+
 @pytest.mark.parametrize("maps", MAPS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_product_with_every_row_map(kind, maps, rng):

@@ -17,9 +17,18 @@ from solvers.problems import (
 )
 from vrpca.options import Options
 from vrpca.plan import make_solver
-from vrpca.solvers.accelerated import Narrow, Sampled, Streamed, Wide
+from vrpca.solvers.accelerated import (
+    FREE,
+    SPARSE_FREE,
+    Narrow,
+    Reading,
+    Sampled,
+    SparseReading,
+    Streamed,
+    Wide,
+)
 
-WAYS = {"sampled": "time", "narrow": "time", "streamed": "passes"}
+WAYS = {"sampled": "time", "narrow": "time", "streamed": "passes", "read": "reading"}
 
 
 def data_for(way, n=4000, d=60, seed=0):
@@ -71,11 +80,39 @@ def test_a_sample_is_made_of_rows_of_the_view(source, center, weighted):
         (sp.random_array((4000, 60), density=0.02, rng=np.random.default_rng(0)).tocsr(), "time", Narrow),
         (data_for("sampled"), "passes", Wide),
         (data_for("narrow"), "passes", Streamed),
+        (data_for("narrow"), "reading", Reading),
+        (sp.csr_array(data_for("narrow")), "reading", SparseReading),
+        (sp.random_array((4000, 60), density=0.02, rng=np.random.default_rng(0)).tocsr(), "reading", Narrow),
     ],
 )
 def test_the_way_is_what_costs_least(X, cost, way):
     source = view_of(X).source
-    assert type(make_solver("accelerated", Options(cost=cost), 3, source.entries, source.shape[1])) is way
+    made = make_solver("accelerated", Options(cost=cost), 3, source.entries, source.shape[1], source.sparse)
+    assert type(made) is way
+
+
+@pytest.mark.parametrize(("kind", "free"), [(Reading, FREE), (SparseReading, SPARSE_FREE)])
+def test_blocks_of_files_are_as_wide_as_can_be_multiplied_while_they_are_read(kind, free):
+    for width in (3, 15, 30, 60, 150):
+        solver, wide = kind(Options(cost="reading"), width), Wide(Options(cost="passes"), width)
+        for found, most in ((solver.block, wide.block), (solver.start_width, wide.start_width)):
+            assert width <= found <= max(most, width)
+            assert found <= max(free, width)
+        assert solver.start_width >= min(wide.start_width, free)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("k", [1, 4, 20])
+def test_files_are_read_in_few_passes_with_the_same_answer(sparse, k):
+    X = data_for("sampled")
+    data = sp.csr_array(X) if sparse else X
+    found = vrpca.pca(data, k, cost="reading", solver="accelerated", tol=1e-10, random_state=0)
+    again = vrpca.pca(data, k, cost="reading", solver="accelerated", tol=1e-10, random_state=0)
+    slow = vrpca.pca(data, k, cost="time", solver="accelerated", tol=1e-10, random_state=0)
+    s = np.linalg.svd(X - X.mean(axis=0), compute_uv=False)[:k]
+    np.testing.assert_allclose(found.s, s, rtol=1e-9)
+    np.testing.assert_array_equal(found.Vt, again.Vt)
+    assert found.converged and found.n_passes <= slow.n_passes
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -21,6 +21,7 @@ from vrpca.cli.check import check
 from vrpca.cli.fit import fit
 from vrpca.cli.info import info
 from vrpca.cli.shared import BAD_INPUT, DONE, EXPERIMENTS, FAILED, INTERRUPTED, TERMINATED, complain
+from vrpca.cli.stdin import AFTERWARDS
 from vrpca.cli.transform import transform
 
 # The base class of the parser's errors: click.ClickException up to typer 0.25. Since 0.26, typer contains a copy of
@@ -28,7 +29,6 @@ from vrpca.cli.transform import transform
 PARSER_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Principal components of large matrices, to the accuracy you ask for, with a certificate.",
@@ -50,7 +50,7 @@ def _experiment(ctx: typer.Context) -> Any:
 
 
 for command in (fit, transform, check, info):
-    app.command()(command)
+    app.command(epilog=import_module(command.__module__).EXAMPLES)(command)
 for name, about in EXPERIMENTS.items():
     app.command(name, cls=_Forwarding, help=about)(_experiment)
 
@@ -90,6 +90,8 @@ def run(arguments: Sequence[str]) -> int:
         return complain(str(error) or type(error).__name__, BAD_INPUT)
     except PARSER_ERROR as error:
         return complain(error.format_message(), BAD_INPUT)
+    finally:
+        AFTERWARDS.close()
 
 
 def _discard_output() -> None:

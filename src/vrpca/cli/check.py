@@ -9,7 +9,13 @@ import typer
 import vrpca
 from vrpca.check import check as check_model
 from vrpca.cli.printing import describe, print_result
-from vrpca.cli.shared import DONE, FAILED, Data, Json, Model, Threads, open_input
+from vrpca.cli.shared import DONE, FAILED, Data, Json, Model, ScaleGenotypes, Threads, open_input
+
+EXAMPLES = """Examples:
+
+vrpca check model.npz data.npy
+
+vrpca check model.npz data.npy --tol 1e-6 --passes 30 --json"""
 
 
 def check(
@@ -17,13 +23,15 @@ def check(
     data: Data,
     tol: Annotated[float | None, typer.Option(help="Wanted suboptimality; the model's own by default.")] = None,
     passes: Annotated[int, typer.Option(help="Passes over the data that may be spent.")] = 12,
+    scale_genotypes: ScaleGenotypes = False,
     threads: Threads = None,
     seed: Annotated[int, typer.Option(help="Seed of the search outside the model's components.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Check MODEL against DATA: a new certificate, with nothing but the components taken on trust."""
     fitted = vrpca.load(model)
-    result = check_model(fitted, open_input(data), passes=passes, tol=tol, n_threads=threads, random_state=seed)
+    X = open_input(data, scale_genotypes=scale_genotypes)
+    result = check_model(fitted, X, passes=passes, tol=tol, n_threads=threads, random_state=seed)
     verdict = {
         "proven": f"ok: {describe(result.certificate)}",
         "wrong": f"WRONG: suboptimality at least {result.at_least:.1e}",

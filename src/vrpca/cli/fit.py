@@ -2,34 +2,52 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 import vrpca
+from vrpca.cli.cluster import Scheduler, Workers, cluster, open_on_cluster
 from vrpca.cli.printing import describe, print_result
 from vrpca.cli.shared import (
     DONE,
     FAILED,
     INTERRUPTED,
+    SCORES_HELP,
     TERMINATED,
+    Cost,
     Data,
     Json,
+    Kind,
     Memory,
     Quiet,
+    ScaleGenotypes,
+    Solver,
     Threads,
     check_outputs,
     complain,
+    notices_on_stderr,
     open_input,
     sigterm_as_ctrl_c,
     warnings_on_stderr,
 )
+from vrpca.cli.transform import written_scores
 from vrpca.data.files.paths import as_path, check_target
-from vrpca.data.open import as_source
+from vrpca.data.source import Source
 from vrpca.errors import OptionError
-from vrpca.solvers import SOLVERS
+from vrpca.score_files import STDOUT, check_scores
+
+EXAMPLES = """Examples:
+
+vrpca fit data.npy -k 10 --out model.npz
+
+vrpca fit counts.h5ad -k 50 --tol 1e-6 --memory 2GB --out model.npz --scores scores.csv
+
+zcat table.csv.gz | vrpca fit - -k 0.9 --json"""
 
 AngleTol = Annotated[
     float | None, typer.Option(help="Wanted sine of the angle between each component and its eigenvector.")
@@ -40,6 +58,8 @@ WarmStart = Annotated[
 Checkpoint = Annotated[
     Path | None, typer.Option(help="Write the state of the fit to this file, every so often and at Ctrl-C or SIGTERM.")
 ]
+Scores = Annotated[Path | None, typer.Option(help=f"{SCORES_HELP} That takes one more pass.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw the convergence to this file (.png or .svg).")]
 
 
 def fit(
@@ -47,11 +67,12 @@ def fit(
     k: Annotated[str, typer.Option("-k", help="Number of components, or a fraction of the variance such as 0.9.")],
     tol: Annotated[float, typer.Option(help="Wanted suboptimality.")] = 1e-8,
     angle_tol: AngleTol = None,
-    solver: Annotated[str, typer.Option(help=f"auto, {', '.join(SOLVERS)}.")] = "auto",
-    cost: Annotated[str, typer.Option(help="What to save: time, passes, or auto.")] = "auto",
-    certificate: Annotated[str, typer.Option(help="What it rests on: estimated or probabilistic.")] = "estimated",
+    solver: Solver = "auto",
+    cost: Cost = "auto",
+    certificate: Kind = "estimated",
     center: Annotated[bool, typer.Option(help="Subtract the column means, implicitly.")] = True,
     scale: Annotated[bool, typer.Option("--scale", help="Divide by the columns' standard deviations.")] = False,
+    scale_genotypes: ScaleGenotypes = False,
     max_passes: Annotated[float, typer.Option(help="Passes over the data that may be spent.")] = 100,
     threads: Threads = None,
     memory: Memory = None,
@@ -60,13 +81,16 @@ def fit(
     checkpoint: Checkpoint = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the file that --checkpoint names.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the model to this file (.npz).")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the convergence to this file (.png or .svg).")] = None,
+    scores: Scores = None,
+    plot: Plot = None,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Find the principal components of DATA."""
-    _check_files(data, warm_start, checkpoint, out, plot)
-    _check_checkpoint(checkpoint, resume)
+    files = {"--checkpoint": checkpoint, "--out": out, "--scores": scores, "--plot": plot}
+    _check_files(data, warm_start, files, resume)
     model = vrpca.PCA(
         components(k),
         tol=tol,
@@ -83,30 +107,30 @@ def fit(
         checkpoint=checkpoint,
         verbose=not quiet,
     )
-    X = open_input(data, quiet, limited=memory is not None)
-    if warm_start is not None:
-        _start_from(model, warm_start, X)
-    began = time.perf_counter()
-    cut_short = _fit(model, X, quiet)
-    seconds = time.perf_counter() - began
-    _write(model, out, plot)
-    _print(model, seconds, {"data": data, "model": out, "plot": plot}, as_json)
+    with cluster(scheduler, workers, threads) as connected:
+        X = (open_on_cluster if connected else open_input)(data, quiet, memory is not None, scale_genotypes)
+        if warm_start is not None:
+            _start_from(model, warm_start, X)
+        cut_short, seconds = _fit(model, X, quiet)
+        _write(model, X, files, quiet)
+    _print(model, seconds, {"data": data, "model": out, "scores": scores, "plot": plot}, as_json)
     raise typer.Exit(cut_short or (DONE if model.converged_ else FAILED))
 
 
-def _check_files(
-    data: str, warm_start: Path | None, checkpoint: Path | None, out: Path | None, plot: Path | None
-) -> None:
+def _check_files(data: str, warm_start: Path | None, outputs: dict[str, Path | None], resume: bool) -> None:
     """Raise before the fit if a file cannot be written, or would replace another file of the command."""
-    outputs = [("--checkpoint", checkpoint), ("--out", out), ("--plot", plot)]
-    check_outputs(outputs, [("DATA", data), ("--warm-start", warm_start)])
+    check_outputs(list(outputs.items()), [("DATA", data), ("--warm-start", warm_start)])
+    out, scores, plot = (outputs[name] for name in ("--out", "--scores", "--plot"))
     if out is not None:
         check_target(out)
+    if scores is not None:
+        check_scores(scores)
     if plot is not None:
         from vrpca.report import check_plot
 
         check_plot(plot)
         check_target(plot)
+    _check_checkpoint(outputs["--checkpoint"], resume)
 
 
 def _check_checkpoint(path: Path | None, resume: bool) -> None:
@@ -122,10 +146,10 @@ def _check_checkpoint(path: Path | None, resume: bool) -> None:
         complain(f"there is no checkpoint {path} yet: the fit starts from the beginning.", DONE)
 
 
-def _start_from(model: vrpca.PCA, path: Path, X: Any) -> None:
+def _start_from(model: vrpca.PCA, path: Path, X: Source) -> None:
     """Let the fit start from the components of a saved model."""
     start = vrpca.load(path)
-    features = as_source(X).shape[1]
+    features = X.shape[1]
     if start.components_.shape[1] != features:
         raise OptionError(
             f"--warm-start {path} is a model of {start.components_.shape[1]} columns, but the data have {features}: "
@@ -144,26 +168,29 @@ def components(k: str) -> int | float:
     raise OptionError(f"-k {k} must be a number of components or a fraction of the variance, such as 10 or 0.9.")
 
 
-def _fit(model: vrpca.PCA, X: Any, quiet: bool) -> int:
-    """Fit the model; return the exit code of Ctrl-C or SIGTERM if one of them ended the fit early, else 0.
+def _fit(model: vrpca.PCA, X: Source, quiet: bool) -> tuple[int, float]:
+    """Fit the model; return the exit code of Ctrl-C or SIGTERM if one of them ended the fit early, else 0; and seconds.
 
     Without any answer the command ends here with that code.
     """
+    code, began = DONE, time.perf_counter()
     with sigterm_as_ctrl_c() as terminated:
         try:
-            with warnings_on_stderr(quiet):
+            with warnings_on_stderr(quiet), notices_on_stderr(quiet):
                 model.fit(X)
         except KeyboardInterrupt:
             code = TERMINATED if terminated() else INTERRUPTED
             if not hasattr(model, "status_"):
                 raise typer.Exit(code) from None
-            return code
-    return DONE
+    return code, time.perf_counter() - began
 
 
-def _write(model: vrpca.PCA, out: Path | None, plot: Path | None) -> None:
+def _write(model: vrpca.PCA, X: Source, files: dict[str, Path | None], quiet: bool) -> None:
+    out, scores, plot = (files[name] for name in ("--out", "--scores", "--plot"))
     if out is not None:
         vrpca.save(model.set_params(verbose=False, warm_start=False), out)
+    if scores is not None:
+        written_scores(model, X, scores, quiet)
     if plot is not None:
         from vrpca.report import convergence_plot
 
@@ -175,7 +202,7 @@ def _print(model: vrpca.PCA, seconds: float, files: dict[str, Path | str | None]
         f"{model.solver_} ({model.solver_reason_}): {'converged' if model.converged_ else 'NOT CONVERGED'} after "
         f"{model.n_passes_:.4g} passes, {seconds:.2f} s; {describe(model.certificate_)}, tol {model.tol:g}"
     )
-    written = [f"{what} written to {files[what]}" for what in ("model", "plot") if files[what] is not None]
+    written = [f"{what} written to {files[what]}" for what in ("model", "scores", "plot") if files[what] is not None]
     columns = {"variance": model.explained_variance_, "ratio": model.explained_variance_ratio_}
     facts = {
         "n_samples": int(model.n_samples_),
@@ -188,4 +215,5 @@ def _print(model: vrpca.PCA, seconds: float, files: dict[str, Path | str | None]
         "seconds": seconds,
         "tol": model.tol,
     }
-    print_result(columns, model.certificate_, files, facts, [line, *written], as_json)
+    with redirect_stdout(sys.stderr) if files["scores"] == STDOUT else nullcontext():
+        print_result(columns, model.certificate_, files, facts, [line, *written], as_json)

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import vrpca
 from vrpca.cli.fit import components
 from vrpca.cli.printing import finite
-from vrpca.cli.shared import Data, Json, Memory, Threads
-from vrpca.solvers import SOLVERS
+from vrpca.cli.shared import Data, Json, Memory, ScaleGenotypes, Solver, Threads, open_input
+from vrpca.cli.stdin import from_stdin
+
+EXAMPLES = """Examples:
+
+vrpca info data.npy
+
+vrpca info counts.h5ad::layers/counts -k 50 --memory 1GB"""
 
 
 def info(
     data: Data,
     k: Annotated[str, typer.Option("-k", help="Number of components, or a fraction of the variance.")] = "2",
     tol: Annotated[float, typer.Option(help="Wanted suboptimality.")] = 1e-8,
-    solver: Annotated[str, typer.Option(help=f"auto, {', '.join(SOLVERS)}.")] = "auto",
+    solver: Solver = "auto",
     memory: Memory = None,
+    scale_genotypes: ScaleGenotypes = False,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Tell what DATA are, how a fit would read them, and what it would take. Only headers are read."""
-    found = vrpca.info(data, components(k), tol=tol, solver=solver, memory_limit=memory, n_threads=threads)
+    X: Any = from_stdin() if data == "-" else data
+    if scale_genotypes:
+        X = open_input(X, limited=memory is not None, scale_genotypes=True)
+    found = vrpca.info(X, components(k), tol=tol, solver=solver, memory_limit=memory, n_threads=threads)
     print(json.dumps(finite({"data": str(data), **found.as_dict()}), indent=2) if as_json else found)

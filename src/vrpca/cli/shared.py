@@ -15,10 +15,19 @@ from typing import Annotated, Any
 
 import typer
 
-from vrpca.data.files import open_data, split_name
-from vrpca.data.open import headers_of
+from vrpca.cli.stdin import from_stdin
+from vrpca.data.files import split_name
+from vrpca.data.open import from_path
+from vrpca.data.source import Source
 from vrpca.errors import OptionError
+from vrpca.score_files import STDOUT
+from vrpca.solvers import SOLVERS
 
+CHOICES = {  # of options that name one of a few things
+    "solver": ("auto", *SOLVERS),
+    "cost": ("auto", "time", "reading", "passes"),
+    "certificate": ("estimated", "probabilistic"),
+}
 DONE, FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143  # the last two are 128 and the signal's number
 EXPERIMENTS = {
     "reproduce": "Run the paper's experiments: curves as CSV, figures, and a page with a verdict on every claim.",
@@ -29,14 +38,32 @@ Data = Annotated[
     str,
     typer.Argument(
         help="The data, samples in rows: a file (.npy, .npz, .csv, .parquet, .arrow, .h5, .h5ad, .mtx, .bed, "
-        ".svmlight), a .zarr folder, a folder or 'pattern*' of files, or an address (s3://...). FILE::NAME names one "
-        "of several matrices in a file."
+        ".svmlight), a .zarr folder, a folder or 'pattern*' of files, an address (s3://...), or - for stdin. "
+        "FILE::NAME names one of several matrices in a file."
     ),
 ]
+
+
+def choice(name: str, about: str) -> Any:
+    """The declaration of an option that names one of a few things: help, usage and shell completion list them."""
+    words = CHOICES[name]
+    return typer.Option(help=about, metavar="|".join(words), autocompletion=lambda: list(words))
+
+
+Solver = Annotated[str, choice("solver", "How to find the components.")]
+Cost = Annotated[str, choice("cost", "What to save.")]
+Kind = Annotated[str, choice("certificate", "What the certificate rests on.")]
 Model = Annotated[Path, typer.Argument(help="A model that `vrpca fit --out` wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+SCORES_HELP = (
+    "Write the scores, one row per sample, to this file: .npy, .csv, .tsv, .parquet or .h5ad by its suffix, with the "
+    "names of the samples where they are known; - for text on stdout."
+)
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no warnings.")]
 Memory = Annotated[str | None, typer.Option(help="Memory that the fit may take, such as 2GB, 500MB or 1GiB.")]
+ScaleGenotypes = Annotated[
+    bool, typer.Option("--scale-genotypes", help="For .bed: divide each variant by sqrt(2 p (1 - p)), p its frequency.")
+]
 Threads = Annotated[int | None, typer.Option(help="Threads of the products; all cores by default.")]
 File = tuple[str, Path | str | None]  # the argument or option for a file, such as "--out", and its path if it was given
 
@@ -75,14 +102,22 @@ class _Notices(logging.Handler):
         complain(record.getMessage(), DONE)
 
 
-def open_input(data: str, quiet: bool = False, limited: bool = False) -> Any:
+def open_input(data: str, quiet: bool = False, limited: bool = False, scale_genotypes: bool = False) -> Source:
     """Open the data; say on stderr if they are converted, unless `quiet`. Where memory is limited, load nothing yet."""
+    with notices_on_stderr(quiet):
+        data = from_stdin() if data == "-" else data
+        return from_path(data, limited, "genotype" if scale_genotypes else None)
+
+
+@contextmanager
+def notices_on_stderr(quiet: bool) -> Iterator[None]:
+    """Print what the package logs as lines on stderr. With `quiet`, print nothing."""
     log, notices = logging.getLogger("vrpca"), _Notices(logging.INFO)
     level = log.level
     log.addHandler(notices)
     log.setLevel(logging.CRITICAL if quiet else logging.INFO)
     try:
-        return headers_of(data) if limited else open_data(data)
+        yield
     finally:
         log.removeHandler(notices)
         log.setLevel(level)
@@ -121,7 +156,7 @@ def check_outputs(outputs: Sequence[File], inputs: Sequence[File]) -> None:
     """
     taken = [(name, path) for name, path in inputs if path is not None]
     for name, path in outputs:
-        if path is None:
+        if path is None or path == STDOUT:
             continue
         for other_name, other_path in taken:
             if _same_file(path, other_path):

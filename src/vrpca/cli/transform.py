@@ -2,38 +2,65 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 import vrpca
-from vrpca.cli.shared import Data, Model, Quiet, check_outputs, open_input, warnings_on_stderr
-from vrpca.data.files.paths import check_target, new_array, written_whole
-from vrpca.data.open import as_source
-from vrpca.errors import DataError, OptionError
+from vrpca.cli.shared import (
+    SCORES_HELP,
+    Data,
+    Json,
+    Model,
+    Quiet,
+    ScaleGenotypes,
+    check_outputs,
+    complain,
+    open_input,
+    warnings_on_stderr,
+)
+from vrpca.data.source import Source
+from vrpca.errors import DataError
+from vrpca.score_files import STDOUT, check_scores, write_scores
+
+EXAMPLES = """Examples:
+
+vrpca transform model.npz data.npy --out scores.npy
+
+vrpca transform model.npz new.csv --out - | head"""
 
 
 def transform(
     model: Model,
     data: Data,
-    out: Annotated[Path, typer.Option(help="Write the scores, one row per sample, to this .npy file.")],
+    out: Annotated[Path, typer.Option(help=SCORES_HELP)],
+    scale_genotypes: ScaleGenotypes = False,
+    as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Project DATA onto the components of MODEL."""
     check_outputs([("--out", out)], [("MODEL", model), ("DATA", data)])
-    if out.suffix != ".npy":
-        raise OptionError(f"--out {out} must end in .npy: the scores are written as a NumPy array.")
-    check_target(out)
+    check_scores(out)
     fitted = vrpca.load(model)
-    source = as_source(open_input(data, quiet, limited=fitted.memory_limit is not None))
+    source = open_input(data, quiet, fitted.memory_limit is not None, scale_genotypes)
     if source.shape[1] != fitted.n_features_in_:
-        raise DataError(f"The data have {source.shape[1]} columns, but the model is for {fitted.n_features_in_}.")
-    shape, dtype = (source.shape[0], fitted.n_components_), np.result_type(source.dtype, fitted.components_.dtype)
-    with warnings_on_stderr(quiet), written_whole(out) as temporary:
-        scores = new_array(temporary, shape, dtype)  # need not fit in memory
-        fitted._transform(source, scores)
-        scores.flush()
-        del scores
-    print(f"{shape[0]} x {shape[1]} scores ({dtype}) written to {out}")
+        wanted = f"the model is for {fitted.n_features_in_}: pass data like those of the fit"
+        raise DataError(f"{data} has {source.shape[1]} columns, but {wanted}.")
+    facts = written_scores(fitted, source, out, quiet)
+    if as_json:
+        text = json.dumps({"model": str(model), "data": data, "scores": str(out), **facts}, indent=2)
+    else:
+        text = f"{facts['n_samples']} x {facts['n_components']} scores ({facts['dtype']}) written to {out}"
+    if out != STDOUT:
+        print(text)
+    elif not quiet:
+        complain(text, 0)
+
+
+def written_scores(fitted: Any, source: Source, out: Path, quiet: bool) -> dict[str, Any]:
+    """Write the scores of data to a file; return what is to be said of them."""
+    with warnings_on_stderr(quiet):
+        (n, k), dtype = write_scores(fitted, source, out)
+    return {"n_samples": n, "n_components": k, "dtype": str(dtype)}

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from vrpca import kernels
 from vrpca.data.open import as_source
 from vrpca.data.row_map import make_rows
-from vrpca.data.source import Source, check_finite, pieces
+from vrpca.data.source import Reduction, Source, check_finite, pieces
 from vrpca.errors import DataError
 from vrpca.typing import Array, Rng
 
@@ -118,8 +118,8 @@ class Problem:
     def check_variation(self, moments: Moments) -> None:
         """Raise where nothing varies: one row, constant rows, or zeros only."""
         if self.center and self.rows_that_count < 2:
-            n = self.rows_that_count
-            raise DataError(f"PCA of n_samples = {n} sample is not defined: centring one row leaves nothing.")
+            what = f"PCA of n_samples = {self.rows_that_count} sample is not defined"
+            raise DataError(f"{what}: centring one row leaves nothing. Pass more rows.")
         if not (self.square(moments) > (CONSTANT * np.abs(moments.mean)) ** 2).any():
             if not self.center:
                 raise DataError("X is zero everywhere: there is nothing to decompose.")
@@ -146,12 +146,13 @@ class FirstPass:
         return replace(self, found=None) if self.found is not None and self.found.random else self
 
 
-class MomentSum:
+class MomentSum(Reduction):
     """Accumulates column moments by Chan, Golub and LeVeque's update.
 
     The data are multiplied by `factor`; None lets the first block decide.
     """
 
+    per_row = ("weights",)
     least_rows: int | None = None  # subclasses: the fewest rows that they like to see at a time
     rng: Rng | None = None  # subclasses: the order in which they like to see rows
     rows_sampled = 0
@@ -239,18 +240,20 @@ def column_moments(source: Source, weights: Array | None, n_threads: int, *, abo
     return Problem(source, weights, not about_zero, False, n_threads).first_pass().moments
 
 
-class LargestEntry:
+class LargestEntry(Reduction):
     """Accumulates the largest absolute entry of rows that count; raises with its place where one is not finite.
 
     Rows without weight must be finite as well, but may be of any size.
     """
+
+    per_row = ("weights",)
 
     def __init__(self, weights: Array | None = None, by_columns: bool = False) -> None:
         self.weights, self.by_columns, self.largest = weights, by_columns, 0.0
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block: rows or, with `by_columns`, columns of the data."""
-        check_finite(start, X, FLIPPED if self.by_columns else ("row", "column"))
+        check_finite(self.first_row + start, X, FLIPPED if self.by_columns else ("row", "column"))
         if self.by_columns and self.weights is not None:
             X = X[:, self.weights > 0]
         values = X.data if sp.issparse(X) else X
@@ -367,6 +370,9 @@ class SampleProductSum(MomentSum):
     The origin c is a guess of the mean; None if nothing is to be centred. `rows_sampled` rows were read to find W. A
     guest is one more vector that is multiplied along with W.
     """
+
+    inputs = ("W", "origin")
+    sums = ("sum",)
 
     def __init__(self, problem: Problem, W: Array, origin: Array | None, rows_sampled: int, guest: Array):
         super().__init__(problem)

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from vrpca import kernels
 from vrpca.data.first_pass import CANCELS, Finding, Moments, MomentSum, Problem, first_unit
-from vrpca.data.row_map import MappedRows, RowMap, make_rows
+from vrpca.data.row_map import MappedRows, OfMappedRows, RowMap, make_rows
 from vrpca.data.source import ArraySum
 from vrpca.threads import in_parallel
 from vrpca.typing import Array
@@ -45,6 +45,8 @@ class GramSum(MomentSum):
     from it is as exact as the number type allows, and every block's sum is added up in double precision. A mean that is
     not larger than the deviation is left alone: zero is as good an origin.
     """
+
+    sums = ("second",)
 
     def __init__(self, problem: Problem):
         super().__init__(problem)
@@ -149,11 +151,13 @@ class GramSum(MomentSum):
         return bool((summed[matters] < np.finfo(self.dtype).tiny / np.finfo(self.dtype).eps ** 2).any())
 
 
-class SquareSum(ArraySum):
+class SquareSum(OfMappedRows, ArraySum):
     """Accumulates ``Z^T Z`` in double precision.
 
     With `implicit`, sparse rows may be centred late, after their product.
     """
+
+    inputs = ("row_map",)
 
     def __init__(self, row_map: RowMap, d: int, implicit: bool, n_threads: int):
         self.row_map, self.implicit, self.n_threads = row_map, implicit, n_threads

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import mmap
-import os
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +14,7 @@ from vrpca.data.source import Source, check_matrix, walk, working_dtype
 from vrpca.data.sparse_parts import canonical, compressed
 from vrpca.errors import DataError, DataTypeError
 from vrpca.linalg import CACHE_LINE
+from vrpca.machine import memory_of_container, memory_of_machine
 from vrpca.typing import Array, Rng, Where
 
 BLOCK_BYTES = 4 << 20  # rows that must be converted are converted in blocks of this size: they fit a third-level cache
@@ -49,6 +48,8 @@ class ConvertedSource(Source):
 
     `block_rows` is the number of rows of a block; `neighbours` is 0 where rows cannot be gathered.
     """
+
+    trusted = True
 
     def __init__(self, shape: tuple[int, int], dtype: np.dtype, block_rows: int, neighbours: int = 1):
         self.shape, self.dtype, self.block_rows = shape, dtype, block_rows
@@ -92,11 +93,8 @@ def columnwise_neighbours(dtype: np.dtype) -> int:
 
 
 def physical_memory() -> float:
-    """Bytes of memory that this machine has; infinite where it does not say."""
-    names = getattr(os, "sysconf_names", {})  # Windows has none
-    if "SC_PHYS_PAGES" not in names:
-        return math.inf
-    return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    """Bytes of memory that this machine, or the container, has; infinite where it does not say."""
+    return min(memory_of_machine(), memory_of_container())
 
 
 def fits_in_memory(size: float) -> bool:
@@ -202,7 +200,7 @@ class CsrSource(SparseSource):
         number = np.cumsum(used, dtype=X.indices.dtype)
         number -= 1
         narrower = CsrSource(sp.csr_array((X.data, number[X.indices], X.indptr), shape=(X.shape[0], len(kept))))
-        narrower.held_bytes = self.held_bytes + X.indices.nbytes
+        narrower.held_bytes, narrower.name = self.held_bytes + X.indices.nbytes, self.name
         return narrower, kept
 
     def transposed(self) -> Source:
@@ -232,7 +230,7 @@ class CscSource(SparseSource):
     def within(self, block_bytes: int) -> CscSource:
         """The same matrix in shorter blocks."""
         other = CscSource(self.X, self._rows(block_bytes))
-        other.held_bytes = self.held_bytes
+        other.held_bytes, other.name = self.held_bytes, self.name
         return other
 
     def convert(self, rows: Where) -> Any:
@@ -246,7 +244,9 @@ class CscSource(SparseSource):
         if (self.shape[1] - len(kept)) * least_saving <= X.indptr.nbytes:
             return self, None
         indptr = np.append(X.indptr[kept], X.indptr[-1])
-        return CscSource(sp.csc_array((X.data, X.indices, indptr), shape=(X.shape[0], len(kept)))), kept
+        narrower = CscSource(sp.csc_array((X.data, X.indices, indptr), shape=(X.shape[0], len(kept))))
+        narrower.name = self.name
+        return narrower, kept
 
     def transposed(self) -> Source:
         """The transposed matrix, which is CSR."""

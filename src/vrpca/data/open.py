@@ -12,12 +12,10 @@ import scipy.sparse as sp
 
 from vrpca.data.checked import CheckedSource
 from vrpca.data.files import contents, in_parts, open_data, open_limited
-from vrpca.data.files.base import FileSource
 from vrpca.data.files.raw import map_on_disk
 from vrpca.data.frames import FrameSource, is_frame
 from vrpca.data.memory import (
     ArraySource,
-    ConvertedSource,
     SparseSource,
     as_array,
     fits_in_memory,
@@ -26,7 +24,7 @@ from vrpca.data.memory import (
 )
 from vrpca.data.source import Source
 from vrpca.data.unloaded import UnloadedFile
-from vrpca.errors import DataTypeError
+from vrpca.errors import DataError, DataTypeError
 from vrpca.typing import Array
 
 
@@ -50,7 +48,7 @@ def array_source(X: Array, limited: bool = False) -> Source:
 def unmapped(X: ArraySource) -> Source:
     """The source; if it is a map, one that is read into buffers."""
     source = array_source(X.X, limited=True)
-    source.row_names, source.column_names = X.row_names, X.column_names
+    source.row_names, source.column_names, source.name = X.row_names, X.column_names, X.name
     return source if on_disk(X.X) else X
 
 
@@ -59,18 +57,34 @@ def span(X: Array) -> int:
     return X.itemsize + sum(abs(stride) * (count - 1) for stride, count in zip(X.strides, X.shape, strict=True))
 
 
-def headers_of(path: Any) -> Source:
-    """The source of a file where memory is limited. What has to be loaded waits until it is known that it fits."""
-    parts = in_parts(path)
-    return whole_file(path) if parts is None else parts
+def from_path(path: Any, limited: bool = False, scaling: str | None = None) -> Source:
+    """The source of a file or of several, with a name for messages; `scaling` is that of `vrpca.open_data`."""
+    if limited:
+        parts = in_parts(path) if scaling is None else None
+        return whole_file(path, scaling) if parts is None else named(parts, path)
+    return source_of(path, open_data(path, scaling=scaling))
 
 
-def whole_file(path: Any) -> Source:
+def whole_file(path: Any, scaling: str | None = None) -> Source:
     """The source of a file of which no more than headers have been read."""
-    found = contents(path)
+    found = contents(path) if scaling is None else None
     if found is None:
-        return as_source(open_limited(path), True)
-    return UnloadedFile(found, lambda: as_source(open_data(path)))
+        return source_of(path, open_limited(path, scaling), limited=True)
+    return named(UnloadedFile(found, lambda: source_of(path, open_data(path))), path)
+
+
+def source_of(path: Any, X: Any, limited: bool = False) -> Source:
+    """What a path has opened as a source; errors name the path."""
+    try:
+        return named(as_source(X, limited), path)
+    except DataError as error:
+        raise type(error)(f"{path}: {error}") from error
+
+
+def named(source: Source, path: Any) -> Source:
+    """The source with a name for messages, unless it has one."""
+    source.name = source.name or (str(path) if isinstance(path, str | os.PathLike) else f"{path[0]} and others")
+    return source
 
 
 def held(source: SparseSource, X: Any) -> Source:
@@ -98,13 +112,19 @@ def lies_elsewhere(X: Any) -> bool:
 
 # Kinds of objects that are read where they lie: package, class, the module here, and its function or class.
 OPEN = (
-    ("h5py", "Dataset", "hdf5", "element"),
-    ("zarr", "Array", "zarr_store", "array_source"),
-    ("anndata", "AnnData", "hdf5", "annotated_matrix"),
-    ("polars", "LazyFrame", "lazy_frame", "LazyFrameSource"),
-    ("pyarrow", "Table", "arrow", "TableSource"),
-    ("pyarrow.dataset", "Dataset", "arrow", "DatasetSource"),
+    ("h5py", "Dataset", "files.hdf5", "element"),
+    ("zarr", "Array", "files.zarr_store", "array_source"),
+    ("anndata", "AnnData", "files.hdf5", "annotated_matrix"),
+    ("polars", "LazyFrame", "files.lazy_frame", "LazyFrameSource"),
+    ("pyarrow", "Table", "files.arrow", "TableSource"),
+    ("pyarrow.dataset", "Dataset", "files.arrow", "DatasetSource"),
 )
+# The same for what dask holds. It depends on a memory limit whether it is kept in memory.
+HELD_BY_DASK = (
+    ("dask.array", "Array", "cluster.opening", "array_source"),
+    ("dask.dataframe", "DataFrame", "cluster.opening", "frame_source"),
+)
+DELAYED = ("cluster.opening", "blocks_source")  # for lists of delayed blocks
 
 
 def _opener(X: Any) -> tuple[str, str] | None:
@@ -116,17 +136,36 @@ def _opener(X: Any) -> tuple[str, str] | None:
     return None
 
 
+def _dask_opener(X: Any) -> tuple[str, str] | None:
+    """The module here and its function that make a source of X, if dask holds it."""
+    for package, kind, module, function in HELD_BY_DASK:
+        found = sys.modules.get(package)
+        if found is not None and kind in vars(found) and isinstance(X, vars(found)[kind]):
+            return module, function
+    delayed = sys.modules.get("dask.delayed")
+    if delayed is None or not isinstance(X, list | tuple) or not X:
+        return None
+    return DELAYED if all(isinstance(each, vars(delayed)["Delayed"]) for each in X) else None
+
+
 def is_open(X: Any) -> bool:
     """Whether X is read where it lies. No package is imported to find out."""
-    return _opener(X) is not None
+    return _opener(X) is not None or held_by_dask(X)
 
 
-def opened(X: Any) -> Any:
+def held_by_dask(X: Any) -> bool:
+    """Whether X is an array or a data frame of dask, or a list of delayed blocks."""
+    return _dask_opener(X) is not None
+
+
+def opened(X: Any, limited: bool) -> Any:
     """X as a source, or what is to be made a source of."""
-    opener = _opener(X)
+    of_dask = _dask_opener(X)
+    opener = of_dask or _opener(X)
     assert opener is not None
     module, function = opener
-    return vars(import_module(f"vrpca.data.files.{module}"))[function](X)
+    make = vars(import_module(f"vrpca.data.{module}"))[function]
+    return make(X, limited) if of_dask else make(X)
 
 
 def as_source(X: Any, limited: bool = False) -> Source:
@@ -134,7 +173,7 @@ def as_source(X: Any, limited: bool = False) -> Source:
 
     Parameters
     ----------
-    X : array-like, scipy sparse matrix or array, pandas or polars frame, path or list of paths, or Source
+    X : array-like, scipy sparse matrix or array, pandas or polars frame, path or list of paths, dask object, or Source
         The data, samples in rows. `vrpca.open_data` says what files can be. Also what is open already and stays where
         it is: datasets of h5py, arrays of zarr, AnnData objects, lazy frames of polars, tables and datasets of pyarrow.
     limited : bool
@@ -148,14 +187,14 @@ def as_source(X: Any, limited: bool = False) -> Source:
     if limited and isinstance(X, ArraySource):
         return unmapped(X)
     if isinstance(X, Source):
-        return X if isinstance(X, ConvertedSource | CheckedSource | FileSource | UnloadedFile) else CheckedSource(X)
+        return X if X.trusted else CheckedSource(X)
     if type(X) is np.ndarray and X.dtype.kind != "O":
         return array_source(X, limited)
     if hasattr(X, "blocks") and hasattr(X, "transposed"):
         kind = type(X).__name__
         raise DataTypeError(f"X is a {kind}, which looks like a source but is none: derive {kind} from vrpca.Source.")
     if is_open(X):
-        return as_source(opened(X), limited)
+        return as_source(opened(X, limited), limited)
     if lies_elsewhere(X):
         kind = f"{type(X).__module__.partition('.')[0]} {type(X).__name__}"
         raise DataTypeError(
@@ -163,7 +202,7 @@ def as_source(X: Any, limited: bool = False) -> Source:
             "subclass of vrpca.Source that hands out blocks of its rows."
         )
     if is_path(X):
-        return headers_of(X) if limited else as_source(open_data(X))
+        return from_path(X, limited)
     if sp.issparse(X):
         return held(sparse_source(X), X)
     if is_frame(X):

@@ -7,12 +7,13 @@ shift b. The kernels apply the map on the fly (`RowMap.rows`); `MappedRows` is i
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 
 from vrpca import kernels
+from vrpca.data.source import Reduction
 from vrpca.errors import DataError
 from vrpca.typing import Array, Where
 
@@ -57,6 +58,10 @@ class RowMap:
         a, b = self.per_row(where)
         return replace(self, row_scale=a, row_shift=b)
 
+    def with_rows(self, row_scale: Array | None, row_shift: Array | None) -> RowMap:
+        """The same map with other row scales and shifts."""
+        return replace(self, row_scale=row_scale, row_shift=row_shift)
+
     def normalised(self, unit: float, d: int) -> RowMap:
         """The map with a unit; an extreme one goes into the column scale and the shift."""
         if 1 / EXTREME_UNIT < unit < EXTREME_UNIT:
@@ -76,6 +81,28 @@ def _rounded(dtype: np.dtype, exact: Array | None, shift: Array | None) -> tuple
     if shift is None:
         return scale, None
     return scale, shift * np.divide(scale, exact, out=np.ones_like(exact), where=exact != 0)
+
+
+class OfMappedRows(Reduction):
+    """The base of accumulators that map rows; the parts of the map that belong to single rows stay with their rows."""
+
+    row_map: RowMap
+
+    def shared(self) -> Self:
+        """A copy to send."""
+        other = super().shared()
+        other.row_map = self.row_map.with_rows(None, None)
+        return other
+
+    def of_rows(self, rows: slice) -> Any:
+        """The row scale and the row shift of some rows."""
+        return self.row_map.per_row(rows)
+
+    def opened(self, rows: slice, known: Any, n_threads: int) -> Self:
+        """An empty accumulator for these rows alone."""
+        other = super().opened(rows, (), n_threads)
+        other.row_map = self.row_map.with_rows(*known)
+        return other
 
 
 class MappedRows:

@@ -5,14 +5,19 @@ A new source is a subclass of `Source` with `blocks` and `transposed`. Everythin
 
 from __future__ import annotations
 
+import copy
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from vrpca.errors import DataError
+from vrpca.errors import DataError, NotFiniteError
+from vrpca.linalg import aligned_zeros
 from vrpca.typing import Array, Rng
 
 INDEX_BYTES = 4  # of a column number beside a stored entry, in most data
@@ -23,7 +28,7 @@ class Accumulator(Protocol):
     """What reads data: a plain value that takes in rows, in any order, and can be pickled.
 
     A source in memory feeds one accumulator with all blocks. Where rows lie apart, each place feeds a copy of the empty
-    accumulator, and `merge` puts the copies together.
+    accumulator, and `merge` puts the copies together. `Reduction` says how copies travel.
     """
 
     def add(self, start: int, X: Any) -> None:
@@ -42,14 +47,101 @@ class Accumulator(Protocol):
 A = TypeVar("A", bound=Accumulator)
 
 
-class ArraySum:
+@dataclass(frozen=True)
+class Zeros:
+    """An array of zeros, before it is made."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def made(self, rows: int | None = None) -> Array:
+        """The array; with another number of rows, if given."""
+        return aligned_zeros(self.shape if rows is None else (rows, *self.shape[1:]), self.dtype)
+
+
+class Reduction:
+    """The base of accumulators: how an empty one is sent to where rows lie, and what it has summed up comes back.
+
+    `shared` is the same for all places. `of_rows` is what one place has to know of its own rows. `opened` makes an
+    empty accumulator of the two, there. `closed` leaves nothing but sums, and `merge` takes those in.
+    """
+
+    inputs: ClassVar[tuple[str, ...]] = ()  # attributes that `add` needs, and `merge` does not
+    per_row: ClassVar[tuple[str, ...]] = ()  # the same with an entry for every row; they may be None
+    sums: ClassVar[tuple[str, ...]] = ()  # large arrays that are zero in an empty accumulator; they may be None
+    row_sums: ClassVar[tuple[str, ...]] = ()  # the same with an entry, or a row, for every row
+    n_threads: int = 1
+    placed = False  # whether it is for some of the rows alone, which it counts from zero
+    first_row = 0  # the number of the first one of them
+
+    def __sizeof__(self) -> int:
+        """Bytes with the arrays: schedulers decide by that where to merge."""
+        parts = vars(self).values()
+        return object.__sizeof__(self) + sum(x.nbytes if isinstance(x, np.ndarray) else sys.getsizeof(x) for x in parts)
+
+    def shared(self) -> Self:
+        """A copy to send: without what belongs to single rows, and without zeros."""
+        other = copy.copy(self)
+        for name in self.per_row:
+            setattr(other, name, None)
+        for name in (*self.sums, *self.row_sums):
+            array = getattr(self, name)
+            setattr(other, name, None if array is None else Zeros(array.shape, array.dtype))
+        return other
+
+    def of_rows(self, rows: slice) -> Any:
+        """What it has to know of some rows."""
+        return [None if (array := getattr(self, name)) is None else array[rows] for name in self.per_row]
+
+    def opened(self, rows: slice, known: Any, n_threads: int) -> Self:
+        """An empty accumulator for these rows alone, made of what is shared and what is known of the rows."""
+        inputs = [getattr(self, name) for name in self.inputs]
+        other = copy.deepcopy(self, {id(value): value for value in inputs})  # inputs are not copied
+        for name, array in zip(self.per_row, known, strict=True):
+            setattr(other, name, array)
+        for name in (*self.sums, *self.row_sums):
+            zeros = getattr(self, name)
+            count = rows.stop - rows.start if name in self.row_sums else None
+            setattr(other, name, None if zeros is None else zeros.made(count))
+        other.placed, other.first_row, other.n_threads = True, rows.start, n_threads
+        return other
+
+    def reseed(self, rng: Rng) -> None:
+        """Draw from this generator, where anything is drawn."""
+
+    def closed(self) -> Self:
+        """The accumulator without its inputs, once all rows have been seen."""
+        for name in (*self.inputs, *self.per_row):
+            setattr(self, name, None)
+        return self
+
+    def join(self, name: str, other: Any) -> None:
+        """Merge an array with an entry for every row: the next rows follow. Where none are apart, the unseen are zero.
+
+        Accumulators for some of the rows alone are merged in the order of their rows.
+        """
+        mine, others = getattr(self, name), getattr(other, name)
+        if mine is not None and others is not None:
+            setattr(self, name, np.concatenate([mine, others]) if self.placed else _added(mine, others))
+
+
+def _added(one: Array, other: Array) -> Array:
+    one += other
+    return one
+
+
+class ArraySum(Reduction):
     """The base of accumulators whose result is one array: a sum, or a place for each row, zero until it is seen."""
 
+    sums: ClassVar[tuple[str, ...]] = ("out",)
     out: Array
 
     def merge(self, other: Any) -> None:
         """Take in what another accumulator has seen."""
-        self.out += other.out
+        if "out" in self.row_sums:
+            self.join("out", other)
+        else:
+            self.out += other.out
 
     def result(self) -> Any:
         """The array."""
@@ -82,6 +174,14 @@ class Source(ABC):
         How many features per row make the transposed matrix the better one to draw rows from.
     slow_to_read : bool
         Whether reading costs more than arithmetic.
+    sample_bytes : float
+        The most bytes of a sample that is worth its way here.
+    elsewhere : bool
+        Whether rows lie in other processes: what is kept for each row has a long way.
+    trusted : bool
+        Whether the source is one of this package, whose blocks need no check.
+    passes_to_open : int
+        Passes over the data that were made before the first one, to find out what they are.
     gather_rows : int
         How many rows to gather at a time; 0 where rows cannot be gathered from anywhere.
     neighbours : int
@@ -94,6 +194,8 @@ class Source(ABC):
         Why a memory limit cannot be kept, and what to do, where it cannot.
     row_names, column_names : sequence of str or None
         Names of samples and features, where the data have them.
+    name : str
+        The file that the data come from, for messages; empty for data in memory.
     """
 
     shape: tuple[int, int]
@@ -103,6 +205,10 @@ class Source(ABC):
     columnwise: bool | None = None
     wide_at: float = 1.0
     slow_to_read: bool = False
+    sample_bytes: float = float("inf")
+    elsewhere: bool = False
+    trusted: bool = False
+    passes_to_open: int = 0
     gather_rows: int = 0
     neighbours: int = 1
     held_bytes: int = 0
@@ -110,6 +216,7 @@ class Source(ABC):
     unlimited: str | None = None
     row_names: Sequence[str] | None = None
     column_names: Sequence[str] | None = None
+    name: str = ""
 
     @abstractmethod
     def blocks(self, rng: Rng | None = None) -> Iterator[tuple[int, Any]]:
@@ -127,6 +234,11 @@ class Source(ABC):
     def entries(self) -> int:
         """Number of stored entries."""
         return self.shape[0] * self.shape[1]
+
+    @property
+    def most_sampled(self) -> int:
+        """The most rows that a sample should have."""
+        return int(min(self.shape[0], self.sample_bytes / max(1.0, self.bytes_per_row)))
 
     @property
     def bytes_per_row(self) -> float:
@@ -166,11 +278,23 @@ class Source(ABC):
         """Whether a pass over the transposed matrix would take many readings of the data."""
         return False
 
+    def place(self, row: int) -> str:
+        """The file that a row lies in, and where; empty for data in memory."""
+        return self.name
+
+    def file_names(self) -> Sequence[str]:
+        """The names by which messages know the data."""
+        return [self.name]
+
     def reduce(self, accumulator: A, rng: Rng | None = None) -> A:
         """Feed all rows to an accumulator: one pass. Return the accumulator."""
         for start, X in self.blocks(rng) if self.block is None else [(0, self.block)]:
             accumulator.add(start, X)
         return accumulator
+
+    def head(self, rows: int) -> Any:
+        """The first rows: so many, if the first block has them."""
+        return next(iter(self.blocks()))[1][:rows]
 
     def gather(self, numbers: Array) -> Any:
         """The rows with these sorted numbers as a block. Only where `gather_rows` is not 0."""
@@ -253,12 +377,27 @@ def check_finite(where: int | Array, X: Any, axes: tuple[str, str] = ("row", "co
         return
     bad = tuple(np.argwhere(~np.isfinite(values))[0])
     row, column = bad if not sp.issparse(X) else (np.searchsorted(X.indptr, bad[0], side="right") - 1, X.indices[bad])
-    number = where[row] if isinstance(where, np.ndarray) else where + row
+    number = int(where[row] if isinstance(where, np.ndarray) else where + row)
     what = "NaN" if np.isnan(values[bad]) else "infinity"
-    raise DataError(
+    raise NotFiniteError(
         f"Input X contains {what} ({axes[0]} {number}, {axes[1]} {column}); it must hold finite numbers only. "
-        "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer)."
+        "Impute or drop such rows first (for NaN: sklearn.impute.SimpleImputer).",
+        number if axes[0] == "row" else int(column),
     )
+
+
+@contextmanager
+def errors_named(source: Source) -> Iterator[None]:
+    """Let errors about data from a file name the file; one that names it already stays as it is."""
+    try:
+        yield
+    except NotFiniteError as error:
+        place = source.place(error.row)
+        raise DataError(f"{place}: {error}" if place else str(error)) from error
+    except DataError as error:
+        if not source.name or any(name in str(error) for name in source.file_names()):
+            raise
+        raise DataError(f"{source.name}: {error}") from error
 
 
 def walk(n: int, rows: int, rng: Rng | None) -> Iterator[slice]:

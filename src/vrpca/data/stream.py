@@ -8,13 +8,13 @@ and never densified.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from vrpca import kernels
 from vrpca.data.first_pass import Finding, Moments, MomentSum, Problem, first_unit
-from vrpca.data.row_map import RowMap
+from vrpca.data.row_map import OfMappedRows, RowMap
 from vrpca.data.source import pieces
 from vrpca.linalg import aligned_copy, aligned_zeros, cross, orthonormalise, ritz
 from vrpca.threads import blas_threads
@@ -45,6 +45,10 @@ class Stream:
         self.theta = np.zeros(0)
         self.broken = False  # by numbers that overflow
 
+    def __sizeof__(self) -> int:
+        """Bytes with the vectors."""
+        return object.__sizeof__(self) + (0 if self.V is None else self.V.nbytes)
+
     def add(self, X: Any, row_map: RowMap, start: int = 0) -> None:
         """Take in the rows of X; the map of the first one is the map's row number `start`."""
         step = ROWS_PER_VECTOR * self.width
@@ -56,7 +60,9 @@ class Stream:
     def merge(self, other: Stream, ratio: float = 1.0) -> None:
         """Take in another stream's vectors, times a ratio, as rows."""
         self.broken = self.broken or other.broken
-        if other.V is not None:
+        if other.V is not None and self.V is None:
+            self.V, self.theta = other.V, other.theta * ratio * ratio
+        elif other.V is not None:
             B = np.ascontiguousarray((other.V * np.sqrt(other.theta)).T, dtype=other.V.dtype)
             self.add(B, RowMap(B.dtype, unit=ratio))
 
@@ -113,12 +119,24 @@ class Stream:
         return None if self.broken or self.V is None else self.V
 
 
-class MappedStream:
+class MappedStream(OfMappedRows):
     """Accumulates a stream of mapped rows, a piece at a time in random order."""
+
+    inputs = ("row_map",)
 
     def __init__(self, row_map: RowMap, width: int, rng: Rng, n_threads: int):
         self.row_map, self.rng = row_map, rng
         self.stream = Stream(width, rng, n_threads)
+
+    def opened(self, rows: slice, known: Any, n_threads: int) -> Self:
+        """An empty accumulator for these rows alone."""
+        other = super().opened(rows, known, n_threads)
+        other.stream.n_threads = n_threads
+        return other
+
+    def reseed(self, rng: Rng) -> None:
+        """Draw from this generator."""
+        self.rng = self.stream.rng = rng
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
@@ -142,6 +160,16 @@ class StreamSum(MomentSum):
         self.stream, self.rng = Stream(width, rng, problem.n_threads), rng
         self.least_rows = ROWS_PER_VECTOR * width
         self.unit: float | None = None
+
+    def opened(self, rows: slice, known: Any, n_threads: int) -> Self:
+        """An empty accumulator for these rows alone."""
+        other = super().opened(rows, known, n_threads)
+        other.stream.n_threads = n_threads
+        return other
+
+    def reseed(self, rng: Rng) -> None:
+        """Draw from this generator."""
+        self.rng = self.stream.rng = rng
 
     def _add_more(self, X: Any, root: Array | None) -> None:
         self.unit = first_unit(X) if self.unit is None else self.unit

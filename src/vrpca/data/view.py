@@ -16,7 +16,7 @@ from vrpca import kernels
 from vrpca.data.first_pass import CANCELS, FirstPass, Moments, Problem
 from vrpca.data.gram import SquareSum
 from vrpca.data.open import as_source
-from vrpca.data.row_map import MappedRows, RowMap
+from vrpca.data.row_map import MappedRows, OfMappedRows, RowMap
 from vrpca.data.sampling import draws, passes_of_draws
 from vrpca.data.source import ArraySum, Source, pieces
 from vrpca.data.stream import MappedStream
@@ -309,11 +309,29 @@ class RowProducts(ArraySum):
             self.out[where] = MappedRows(piece, self.map, where).times(self.P.T)
 
 
-class ProductSum(ArraySum):
+class OfKernelRows(OfMappedRows):
+    """The same for accumulators whose rows go to the kernels."""
+
+    rows: KernelRows
+
+    @property
+    def row_map(self) -> RowMap:
+        """The map of the rows."""
+        return self.rows.map
+
+    @row_map.setter
+    def row_map(self, row_map: RowMap) -> None:
+        self.rows = KernelRows(row_map)
+
+
+class ProductSum(OfKernelRows, ArraySum):
     """Accumulates ``U = Z^T (Z W)`` for a block W (d x l), in `out` if given.
 
     P, if given, is a matrix of zeros with a row for every row of the source: it receives ``Z W``.
     """
+
+    inputs = ("W", "rows")
+    row_sums = ("P",)
 
     def __init__(self, rows: KernelRows, W: Array, n_threads: int, P: Array | None = None, out: Array | None = None):
         self.rows, self.W, self.n_threads, self.P = rows, W, n_threads, P
@@ -329,16 +347,19 @@ class ProductSum(ArraySum):
     def merge(self, other: ProductSum) -> None:
         """Take in what another accumulator has seen."""
         super().merge(other)
-        if self.P is not None and other.P is not None:
-            self.P += other.P  # rows that one of them has not seen are zero there
+        self.join("P", other)
 
     def result(self) -> tuple[Array, Array | None]:
         """``Z^T Z W``, and ``Z W`` if it was asked for."""
         return self.out, self.P
 
 
-class RowNorms(ArraySum):
+class RowNorms(OfKernelRows, ArraySum):
     """Accumulates ``|z_i|^2`` of every row."""
+
+    inputs = ("rows",)
+    sums = ()
+    row_sums = ("out",)
 
     def __init__(self, rows: KernelRows, n: int):
         self.rows, self.out = rows, np.zeros(n)

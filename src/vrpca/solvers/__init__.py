@@ -25,8 +25,9 @@ SOLVERS: dict[str, type[Solver]] = {
     "gram": Gram,
 }
 
-# Where a name stands for several classes: the one that suits the options, the width, the entries that X stores, and d.
-VARIANTS: dict[str, Callable[[Options, int, int, int], type[Solver]]] = {
+# Where a name stands for several classes: the one that suits the options, the width, the entries that X stores, d, and
+# whether X is sparse.
+VARIANTS: dict[str, Callable[[Options, int, int, int, bool], type[Solver]]] = {
     "vr": vr_variant,
     "accelerated": accelerated_variant,
 }

@@ -1,9 +1,10 @@
-"""The fastest solver where A is too large to form: a Krylov search in four variants, by what the work costs most.
+"""The fastest solver where A is too large to form: a Krylov search in five variants, by what the work costs most.
 
-- `Wide`, where reading the data is the cost (disk, cluster): a wide start from a sample, which the first pass
+- `Wide`, where reading the data is all that counts (networks): a wide start from a sample, which the first pass
   multiplies, then wide blocks of residuals.
-- `Streamed`, the same for sparse rows with long vectors, of which a sample says little: a wide basis streamed from all
-  rows, which the second pass multiplies.
+- `Streamed`, as `Wide`, for sparse rows with long vectors, of which a sample says little: a wide basis streamed from
+  all rows, which the second pass multiplies.
+- `Reading`, where a disk is read (files): as `Wide`, with blocks no wider than can be multiplied meanwhile.
 - `Sampled`, where arithmetic with the rows is the cost (many rows in memory): a start from a sample, which the first
   pass multiplies, then blocks as wide as the answer.
 - `Narrow`, where arithmetic with long vectors is the cost (sparse rows): narrow blocks from a random start.
@@ -14,6 +15,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -47,13 +49,21 @@ NARROW, MANY = 4, 16  # columns of a block of `Narrow`; twice as many where this
 UNRESOLVED = 4  # times the residual: Ritz values this close may be those of equal eigenvalues
 NARROW_BLOCKS = 8  # blocks that `Narrow` keeps, besides the wanted vectors, before a restart
 LEAST_BLOCKS = 2  # the same where memory is limited: the last block and the next one
+# Columns that two cores multiply while a disk reads 1 GB/s, in whole panels with the witness: 1.1e11 (dense) and 1.5e10
+# (sparse) flops per second, four of them per entry and column, entries of 4 and 8 bytes: the rates of plan.py.
+FREE, SPARSE_FREE = 111, 31
+# The same as LONG for a disk that reads 1 GB/s. With 45 entries per feature (RCV1), a pass of `Reading` takes 2.6 times
+# as long as reading; with 240 (PBMC), 0.8 times.
+LONG_TO_READ = 100
 LONG = 1000  # stored entries per feature below which arithmetic with the vectors costs more than that with the rows
 
 
-def accelerated_variant(options: Options, width: int, entries: int, d: int) -> type[Solver]:
+def accelerated_variant(options: Options, width: int, entries: int, d: int, sparse: bool) -> type[Solver]:
     """The variant that suits data with this number of stored entries, and vectors of length d."""
     if options.cost == "passes":
         return Streamed if entries < LONG * d else Wide
+    if options.cost == "reading" and entries >= LONG_TO_READ * d:
+        return SparseReading if sparse else Reading
     return Narrow if entries < LONG * d else Sampled
 
 
@@ -62,7 +72,7 @@ class Accelerated:
 
     @staticmethod
     def width_for(k: int, cost: str) -> int:
-        """Wider blocks pay where passes are the cost."""
+        """Wider blocks pay where passes are the cost; elsewhere, columns fill the panels of products."""
         return k + max(4, k // 2) if cost == "passes" else whole_registers(k, 8)
 
 
@@ -162,7 +172,7 @@ class FromSample(Accelerated, Krylov):
 
     def memory(self, size: Size) -> dict[str, float]:
         """As for all searches, and for the sample: its rows, the vectors that it is solved with, and their product."""
-        rows, v = self._sample_size(size.n, size.d), size.vector
+        rows, v = self._sample_size(size.n, size.d, size.most_sampled), size.vector
         columns = min(self.start_width + (self.width if size.guessed else 0), size.d) + 1
         if not rows:
             return super().memory(size)
@@ -179,9 +189,9 @@ class FromSample(Accelerated, Krylov):
         super()._shrink()
         self.fraction = 0.8 * self.fraction if self.fraction > LEAST_FRACTION else 0.0
 
-    def _sample_size(self, n: int, d: int) -> int:
+    def _sample_size(self, n: int, d: int, most: float) -> int:
         """Rows of the sample; none if they would say nothing."""
-        rows = int(self.fraction * n)
+        rows = int(min(self.fraction * n, most))
         return rows if rows >= LEAST_SAMPLED * min(self.start_width, d) else 0
 
     @abstractmethod
@@ -194,7 +204,7 @@ class FromSample(Accelerated, Krylov):
         The sample is read here.
         """
         n, d = problem.source.shape
-        rows = self._sample_size(n, d)
+        rows = self._sample_size(n, d, problem.source.most_sampled)
         if not rows or problem.scale:
             return None
         sample, fetched = problem.sample(rows, rng)
@@ -223,7 +233,7 @@ class FromSample(Accelerated, Krylov):
             space = SearchSpace(view, self.width, self.capacity)
             space.expand(found.W.T, view, found.U.T)
             return self.state(space, 2, Witness((found.guest,), most=self.heard).after(found.image))
-        rows = self._sample_size(view.n, view.d)
+        rows = self._sample_size(view.n, view.d, view.source.most_sampled)
         if W0 is not None or not rows:
             return self.begin(view, W0, self.block, 1, rng)
         return self.begin(view, self._from_sample(view.sample(rows, rng), rng), self.start_width, 2, rng)
@@ -268,6 +278,29 @@ class Wide(FromSample, FewPasses):
         if known:
             W[:, :known] = leading_vectors(sample, np.ascontiguousarray(W[:, :known]), self.width, WIDE_PRODUCTS, rng)
         return W
+
+
+class Reading(Wide):
+    """Blocks of the answer's width or more, but no wider than are multiplied while they are read."""
+
+    free: ClassVar[int] = FREE
+
+    def __init__(self, options: Options, width: int):
+        super().__init__(options, width)
+        self.block = max(min(self.block, self.free), self.least_block)
+        self.start_width = max(min(self.start_width, self.free), self.least_block)
+
+    def _from_sample(self, sample: View, rng: Rng) -> np.ndarray:
+        """As `Wide`; as `Sampled` where the start is too narrow for random columns besides."""
+        if self.start_width >= 2 * self.width:
+            return super()._from_sample(sample, rng)
+        return with_random_parts(leading_of_sample(sample, self.start_width, rng), sample.n, rng)
+
+
+class SparseReading(Reading):
+    """The same for sparse rows, of which fewer columns are multiplied meanwhile."""
+
+    free = SPARSE_FREE
 
 
 def with_random_parts(W: np.ndarray, rows: int, rng: Rng) -> np.ndarray:

@@ -63,7 +63,7 @@ class LiteralBlockVR(VR):
         return W
 
 
-def vr_variant(options: Options, width: int, entries: int = 0, d: int = 0) -> type[Stochastic]:
+def vr_variant(options: Options, width: int, entries: int = 0, d: int = 0, sparse: bool = False) -> type[Stochastic]:
     """Deflation, Algorithm 1 for one vector, or the block form with the control variate that the user asks for.
 
     The size of the data does not matter here.

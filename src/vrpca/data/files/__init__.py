@@ -97,9 +97,9 @@ def open_data(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     return _opened(path, scaling, open_one)
 
 
-def open_limited(path: Any) -> Any:
+def open_limited(path: Any, scaling: str | None = None) -> Any:
     """Open data where memory is limited: converted text stays on disk, and so does each of several files."""
-    return _opened(path, None, _open_one_limited)
+    return _opened(path, scaling, _open_one_limited)
 
 
 def _opened(path: Any, scaling: str | None, open_one: Opener) -> Any:
@@ -222,7 +222,7 @@ def _checked(path: str | os.PathLike[str], X: Any) -> Any:
     """The matrix; an error that names the file where there is nothing in it."""
     if len(X.shape) == 2 and 0 in X.shape:
         count, what = (X.shape[0], "sample") if X.shape[0] == 0 else (X.shape[1], "feature")
-        raise DataError(f"{path} has {count} {what}s (shape {X.shape}): there is nothing to decompose.")
+        raise DataError(f"{path} has {count} {what}s (shape {X.shape}): there is nothing to decompose. Write it again.")
     return X
 
 

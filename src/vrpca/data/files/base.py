@@ -113,6 +113,7 @@ class FileSource(Source):
         Rows that the format reads at once, however few are asked for: those of a chunk or a row group.
     """
 
+    trusted = True
     slow_to_read = True
     reads_files = True
     columnwise = False
@@ -157,6 +158,10 @@ class FileSource(Source):
         """Bytes of the blocks of a pass, one that is worked on and one that is read, and of their making."""
         return BUFFERS * int(self.rows_of_blocks(self.block_bytes) * self.bytes_per_row)
 
+    def file_names(self) -> Sequence[str]:
+        """The name of the data, and the names of all files."""
+        return [*filter(None, [self.name]), *map(str, self.paths)]
+
     def watching(self, paths: Sequence[Path]) -> Self:
         """Watch further files, too; messages name them first."""
         self.paths = (*(path for path in paths if path not in self.paths), *self.paths)
@@ -174,7 +179,7 @@ class FileSource(Source):
             raise
         except (OSError, EOFError) as error:
             self.stamp.check()
-            name = ", ".join(map(str, self.paths)) or "The data"
+            name = self.name or ", ".join(map(str, self.paths)) or "The data"
             reason = " ".join(str(error).split())
             raise DataError(f"{name} cannot be read ({reason}). Check the disk or the network; fit again.") from error
         self.stamp.check()

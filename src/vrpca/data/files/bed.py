@@ -54,7 +54,8 @@ class BedFile(DenseFile):
         samples, variants = _beside(path, ".fam"), _beside(path, ".bim")
         n, d = _count_lines(samples), _count_lines(variants)
         if not n or not d:
-            raise DataError(f"{path} has {n} samples (.fam) and {d} variants (.bim): it needs one of each at least.")
+            found = f"{n} samples (.fam) and {d} variants (.bim)"
+            raise DataError(f"{path} has {found}: it needs one of each at least. Write it again.")
         super().__init__([path, samples, variants], (d, n), np.dtype(np.float32))
         self.row_bytes = -(-n // PER_BYTE)
         self._check_size()

@@ -186,7 +186,10 @@ class CsrWriter:
 def open_dense(folder: Path, origin: Origin, rows: Any = None, columns: Any = None) -> Any:
     """The matrix of an entry, with the names of its rows and columns."""
     X = open_matrix(folder / "X.npy")
-    if 0 in X.shape or (rows is None and columns is None and not isinstance(X, Source)):
+    if 0 in X.shape:
+        shutil.rmtree(folder, ignore_errors=True)  # nothing is worth keeping; another process may be removing it
+        return np.empty(X.shape)
+    if rows is None and columns is None and not isinstance(X, Source):
         return X
     source = X.watching(origin.paths) if isinstance(X, FileSource) else ArraySource(X)
     source.row_names, source.column_names = rows, columns
@@ -195,8 +198,11 @@ def open_dense(folder: Path, origin: Origin, rows: Any = None, columns: Any = No
 
 def open_sparse(folder: Path, origin: Origin, shape: tuple[int, int], limited: bool = False) -> Any:
     """The CSR matrix of an entry: loaded, or as a source where it does not fit in memory, or memory is limited."""
+    if 0 in shape:
+        shutil.rmtree(folder, ignore_errors=True)  # as above
+        return sp.csr_array(shape)
     indptr, indices, values = (map_array(folder / f"{name}.npy") for name in ("indptr", "indices", "data"))
-    if 0 in shape or (not limited and fits_in_memory(indices.nbytes + values.nbytes)):
+    if not limited and fits_in_memory(indices.nbytes + values.nbytes):
         return sp.csr_array((np.array(values), np.array(indices), np.array(indptr)), shape=shape)
     file = RawCsr(shape, np.array(indptr), _numbers(folder, "indices"), _numbers(folder, "data"))
     return file.watching(origin.paths)

@@ -111,8 +111,10 @@ def sparse_matrix(name: str, paths: Sequence[Path], group: Any) -> Source:
 
 def only_matrix(name: str, matrices: Sequence[str]) -> str:
     """The name of the only matrix among those that there are."""
-    if len(matrices) != 1:
-        found = ", ".join(sorted(matrices)[:20]) or "none"
+    if not matrices:
+        raise DataError(f"{name} holds no matrix of numbers: write one, samples in rows.")
+    if len(matrices) > 1:
+        found = ", ".join(sorted(matrices)[:20])
         raise DataError(f"{name} must hold one matrix, or be told which: found {found}. Name it as in {name}::NAME.")
     return matrices[0]
 

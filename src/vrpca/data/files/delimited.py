@@ -32,6 +32,8 @@ def open_matrix(path: Path | Location) -> Any:
     """The table, converted."""
     origin = origin_of(path)
     layout = Layout.of(origin)
+    if layout.empty:  # one of several files may be; it is not worth keeping
+        return np.empty((0, layout.width - layout.named_rows))
     folder, facts = converted(origin, lambda folder: _convert(origin, layout, folder))
     rows = StoredNames(folder, "row") if facts["row_names"] else None
     return open_dense(folder, origin, rows, facts["column_names"])
@@ -47,6 +49,7 @@ class Layout:
     named_rows: bool  # the first column has names
     width: int  # number of fields of a record, names included
     block: int  # bytes to parse at a time: a line must fit
+    empty: bool  # whether there is a header alone
 
     @classmethod
     def of(cls, origin: Origin) -> Layout:
@@ -63,7 +66,7 @@ class Layout:
         named = width > 1 and _has_row_names(header, rest, width)
         lines = 0 if header is None else _lines_of_first(text, delimiter)
         block = max(CHUNK, LONGEST * longest)
-        return cls(delimiter, header, lines, named, width, block)
+        return cls(delimiter, header, lines, named, width, block, not rest)
 
     @property
     def column_names(self) -> list[str] | None:

@@ -28,7 +28,8 @@ def open_matrix(path: Path, name: str | None = None) -> Source:
     if name is None:
         name = "X" if annotated else only_matrix(str(path), _matrices(h5py, file))
     if name not in file:
-        raise DataError(f"{path} holds no {name!r}: there is {', '.join(file.keys()) or 'nothing'}. Name one of these.")
+        there = ", ".join(_matrices(h5py, file)) or ", ".join(file.keys()) or "nothing"
+        raise DataError(f"{path} holds no {name!r}: there is {there}. Name a matrix that it holds, as in {path}::NAME.")
     source = element(file[name])
     return with_names(source, file) if annotated else source
 

@@ -28,9 +28,9 @@ def open_parquet(path: Path | Location, limited: bool = False) -> Any:
     """The file as pyarrow has it. Where memory is limited, no more than a row group is read ahead."""
     parquet = needs("pyarrow.parquet", "parquet", str(path))
     if isinstance(path, Location):
-        return parquet.ParquetFile(path.arrow_file(), pre_buffer=not limited)
+        return parquet.ParquetFile(path.arrow_file(), pre_buffer=not limited, page_checksum_verification=True)
     # Pages are decoded from a map of the file. They stay in memory while it is open, so there is none under a limit.
-    return parquet.ParquetFile(path, memory_map=not limited, pre_buffer=False)
+    return parquet.ParquetFile(path, memory_map=not limited, pre_buffer=False, page_checksum_verification=True)
 
 
 class ParquetFile(ColumnarFile):

@@ -132,11 +132,11 @@ def new_array(path: Path, shape: tuple[int, ...], dtype: Any) -> np.memmap[Any, 
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, fields | {"shape": shape})
         offset = file.tell()
-        _reserve(file, math.prod(shape) * np.dtype(dtype).itemsize)
+        reserve(file, math.prod(shape) * np.dtype(dtype).itemsize)
     return np.memmap(path, dtype, "r+", offset, shape)
 
 
-def _reserve(file: IO[bytes], size: int) -> None:
+def reserve(file: IO[bytes], size: int) -> None:
     """Append that many zeros."""
     file.flush()
     if hasattr(os, "posix_fallocate"):

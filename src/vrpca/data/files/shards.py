@@ -79,7 +79,7 @@ def open_shards(paths: Sequence[Path], open_one: Open) -> Source:
                 part.let_go()
         parts.append(part)
     if not parts:
-        raise DataError(f"{paths[0]} and the other files have no rows: there is nothing to decompose.")
+        raise DataError(f"{paths[0]} and the other files have no rows: nothing can be decomposed. Write them again.")
     _check_alike(parts)
     sparse = [part for part in parts if isinstance(part, SparseFile)]
     return SparseShards(sparse) if sparse else DenseShards([part for part in parts if isinstance(part, DenseFile)])
@@ -214,6 +214,11 @@ class _Joined(FileSource):
         other.parts = [part.within(max(1, block_bytes * part.dtype.itemsize // size)) for part in self.parts]
         other.unit_rows = max(part.unit_rows for part in other.parts)
         return other
+
+    def place(self, row: int) -> str:
+        """The file, and the number of the row in it."""
+        number = int(np.searchsorted(self.first_rows, row, side="right")) - 1
+        return f"{self.parts[number].paths[0]}, row {row - self.first_rows[number]}"
 
     def _merged_starts(self, bytes_before: Callable[[Array], Array]) -> Array:
         """Where the blocks of the parts begin; small neighbours are put together."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from vrpca.data.files.chunked import CHUNKS_HELD, ChunkedFile, only_matrix, sparse_matrix
 from vrpca.data.files.extras import needs
@@ -25,7 +28,30 @@ def open_matrix(path: Path | Location, name: str | None = None) -> Source:
     elif name is not None:
         raise DataError(f"{path} is one array: leave out ::{name}.")
     full = f"{path}::{name}" if name else str(path)
-    return ZarrArray(full, [], found) if isinstance(found, zarr.Array) else sparse_matrix(full, [], found)
+    files = _files(path / name if name else path) if isinstance(path, Path) else []
+    if not isinstance(found, zarr.Array):
+        return sparse_matrix(full, files, found)
+    if files:
+        _check_chunks(full, found)
+    return ZarrArray(full, files, found)
+
+
+def _files(folder: Path) -> list[Path]:
+    """All files of a store, so that none of them is changed or removed during a fit."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _check_chunks(name: str, X: Any) -> None:
+    """A chunk that is not there may never have been written, or may have been lost: nobody can tell."""
+    missing = X.nchunks - X.nchunks_initialized
+    if not missing:
+        return
+    found = f"{name}: {missing} of {X.nchunks} chunks are not there"
+    if X.fill_value is None or not np.isfinite(X.fill_value):
+        raise DataError(f"{found}, and what stands for them is {X.fill_value}. Write or copy it again.")
+    warnings.warn(
+        f"{found}: they are read as {X.fill_value}. Copy the store again if they were lost.", UserWarning, stacklevel=2
+    )
 
 
 def _only(zarr: Any, path: str, group: Any) -> str:
