@@ -4,9 +4,12 @@
 #   make test    the test suite, with the compiled kernels and then with their NumPy twins
 #   make test-processors   the same as other processors run it: with each of OpenBLAS' kernels that this one can run
 #   make test-oldest   the suite with the oldest versions that pyproject.toml allows; they are installed in build/oldest
+#   make test-aarch64   the kernels compiled for aarch64 and tested in qemu; needs Debian's g++-aarch64-linux-gnu and
+#                qemu-user-static, and says so where they are missing
 #   make sanitize   the tests of the kernels and the data under AddressSanitizer and UBSan, then concurrent fits under
 #                ThreadSanitizer; builds of their own in build/sanitize; SANITIZE_ARGS are arguments for pytest
 #   make lint    ruff and mypy
+#   make docs    the documentation site, in build/docs/html: tutorials run, warnings are errors
 #   make fuzz    certificates of nasty matrices against the truth, then damaged files and bad options, half of FUZZ_SECONDS
 #                each (300 by default); FUZZ_SEED is a number, another one for each run by default; both print how to run
 #                a failing case again
@@ -23,9 +26,11 @@ OLDEST := build/oldest
 SANITIZE := build/sanitize
 FUZZ_SECONDS ?= 300
 FUZZ_SEED := $(or $(FUZZ_SEED),$(shell date +%s))
+# Here a kernel that does not compile is an error, not a reason to do without compiled kernels.
+export VRPCA_REQUIRE_NATIVE := 1
 export VRPCA_DATA ?= ../shared/data
 
-.PHONY: demo test test-processors test-oldest sanitize lint fuzz bench clean
+.PHONY: demo test test-processors test-oldest test-aarch64 sanitize lint docs fuzz bench clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMP)
@@ -43,6 +48,9 @@ test-processors: $(STAMP)
 test-oldest: $(OLDEST)/.installed
 	OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n auto -W ignore::DeprecationWarning
 
+test-aarch64:
+	$(PYTHON) tests/aarch64/run.py
+
 sanitize: $(SANITIZE)/bin/python
 	$(SANITIZE)/bin/python tests/sanitize.py $(SANITIZE_ARGS)
 
@@ -50,6 +58,10 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The tutorials run with one BLAS thread: their matrices are small. -E reads all pages again, so that every warning shows.
+docs: $(VENV)/.docs
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going -E -d build/docs/doctrees docs build/docs/html
 
 # The second part runs whatever the first one found.
 fuzz: $(STAMP)
@@ -66,6 +78,7 @@ bench: $(STAMP)
 	$(BIN)/vrpca bench --out bench-output
 
 clean:
+	rm -rf docs/auto_tutorials docs/auto_gallery docs/sg_execution_times.rst docs/reference/command-line.md
 	rm -rf $(VENV) build dist demo-output bench-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -75,6 +88,10 @@ $(STAMP): pyproject.toml CMakeLists.txt $(NATIVE) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet scikit-build-core nanobind cmake ninja
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation \
 	  --editable ".[test,test-anndata,lint]"
+	@touch $@
+
+$(VENV)/.docs: $(STAMP)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --editable ".[docs]"
 	@touch $@
 
 # The versions to build with are the oldest ones, too: pip reads PIP_BUILD_CONSTRAINT for those, or PIP_CONSTRAINT if it

@@ -38,7 +38,7 @@ LAYERS = (
     ("run",),
     ("decomposition", "check", "info", "scores", "score_files", "likelihood"),
     ("estimators", "sklearn_callbacks", "anndata"),
-    ("model_io", "plot", "report", "cli", "__init__", "__main__"),
+    ("model_io", "plot", "report", "versions", "cli", "__init__", "__main__"),
     ("experiments",),  # they may import everything; only commands may import them, when they are called
 )
 

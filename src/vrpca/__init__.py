@@ -11,6 +11,7 @@ from vrpca.history import Record, Status
 from vrpca.info import Info, info
 from vrpca.model_io import load, save
 from vrpca.options import SolverName, Theory
+from vrpca.versions import show_versions
 
 __version__ = "0.1.0"
 
@@ -34,5 +35,6 @@ __all__ = [
     "open_data",
     "pca",
     "save",
+    "show_versions",
     "svd",
 ]

@@ -130,7 +130,9 @@ _ATTRIBUTES = """components_ : ndarray of shape (n_components_, n_features)
     history_ : list of Record
         Passes, seconds, objective, residual and bound after every step.
     status_ : Status
-        How the run ended; ``.value`` is advice."""
+        How the run ended; ``.value`` is advice.
+    n_iter_ : int
+        Steps of the solver, at least 1."""
 
 
 def _documented(estimator: type[T]) -> type[T]:
@@ -521,6 +523,8 @@ class TruncatedSVD(_Decomposer):
     Attributes
     ----------
     {_ATTRIBUTES}
+    mean_, scale_ : None
+        Nothing is subtracted, and nothing divided by.
 
     Examples
     --------
