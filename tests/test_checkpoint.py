@@ -386,6 +386,15 @@ def test_an_estimator_goes_on_where_it_was_interrupted(estimator, tmp_path):
     assert not (tmp_path / "fit.npz").exists()
 
 
+def test_an_estimator_that_needs_means_refuses_the_checkpoint_of_a_function_that_does_not(tmp_path):
+    """`svd` sums up squares alone: without means, the variances of the scores would be wrong."""
+    options = {"solver": "power", "tol": 1e-12, "random_state": 0, "checkpoint": tmp_path / "fit.npz"}
+    with pytest.warns(ConvergenceWarning):
+        vrpca.svd(DENSE, 2, compute_u=False, max_passes=4, **options)
+    with pytest.raises(DataError, match=r"the checkpoint of another fit.*means was False, now True.*Remove it"):
+        vrpca.TruncatedSVD(2, **options).fit(DENSE)
+
+
 # ------------------------------------------------------------------------------------------------------------- killed
 
 CHILD = """

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from vrpca.certificate import Certificate, certify
 from vrpca.data.first_pass import column_moments
 from vrpca.data.open import as_source
-from vrpca.data.source import Source, errors_named
+from vrpca.data.source import Source, errors_named, naming_columns
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError, OptionError
 from vrpca.options import as_generator, check_options, check_weights, is_real
@@ -124,7 +124,7 @@ def check(
     weights = check_weights(sample_weight, source.shape[0])
     center, scale = (bool(model.get_params(deep=False).get(name, False)) for name in ("center", "scale"))
     problem = Problem(source, weights, center, scale, threads(n_threads))
-    with errors_named(source):
+    with errors_named(source), naming_columns(source.column_names):
         moments = column_moments(source, weights, problem.n_threads)
         if not problem.square(moments).any():
             raise DataError("X has no variance: there is nothing that a model could explain. Check how X was made.")

@@ -351,7 +351,7 @@ def _checkpoint(request: Request, options: Options, problem: Problem, rng: Rng, 
     if options.checkpoint is None:
         return Checkpoint(None, {}, rng, began)
     identity = data_identity(problem) | {"n_components": request.k, "compute_u": request.compute_u}
-    identity |= {"center": problem.center, "scale": problem.scale}
+    identity |= {"center": problem.center, "scale": problem.scale, "means": problem.means}
     identity |= {name: getattr(options, name) for name in names() if name not in MAY_CHANGE}
     identity |= {"theory": None if options.theory is None else asdict(options.theory), "n_threads": problem.n_threads}
     if not is_integer(options.random_state):  # what it gave is in the checkpoint

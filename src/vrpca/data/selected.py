@@ -26,6 +26,7 @@ class Selected(Source):
         self.source, self.kept = source, kept
         self.dtype, self.sparse, self.columnwise = source.dtype, source.sparse, source.columnwise
         self.slow_to_read, self.held_bytes, self.unlimited = source.slow_to_read, source.held_bytes, source.unlimited
+        self.name = source.name
 
     @property
     def entries(self) -> int:
