@@ -181,7 +181,7 @@ def convergence_chart(subject: Subject) -> Any:
         ),
         color=_series(list(kinds)),
         strokeDash=alt.StrokeDash("series:N", sort=list(kinds), legend=None),
-        tooltip=_convergence_tips(),
+        tooltip=_convergence_tips(any(row["event"] for row in rows)),
     )
     drawn = drawn.mark_line(point={"size": 45, "filled": True})
     return _described(drawn if not subject.tol else drawn + _tol_rule(subject.tol), convergence_words(subject))
@@ -204,16 +204,16 @@ def _tol_rule(tol: float) -> Any:
     return rule + text
 
 
-def _convergence_tips() -> list[Any]:
+def _convergence_tips(events: bool) -> list[Any]:
     alt = altair()
-    return [
+    tips = [
         alt.Tooltip("series:N", title="what"),
         alt.Tooltip("value:Q", title="value", format=".2~e"),
         alt.Tooltip("passes:Q", format=".4~g"),
         alt.Tooltip("seconds:Q", format=".3~g"),
-        alt.Tooltip("explained:Q", title="variance explained", format=".4~%"),
-        alt.Tooltip("event:N", title="event"),
+        alt.Tooltip("explained:Q", title="explained", format=".4~%"),
     ]
+    return [*tips, alt.Tooltip("event:N")] if events else tips
 
 
 def score_chart(subject: Subject, sample: ScoreSample, x: int, y: int) -> Any:
