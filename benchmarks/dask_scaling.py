@@ -71,8 +71,10 @@ def generated(gigabytes: float, partitions: int, d: int = D, ordered: bool = Fal
 def cluster(workers: int, threads: int = 1, memory: str | int = "auto"):
     """A cluster of processes on this machine."""
     options = {"n_workers": workers, "threads_per_worker": threads, "memory_limit": memory}
-    with LocalCluster(**options, dashboard_address=":0", silence_logs=50) as local, Client(local) as client:
+    patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "10m"})  # a new worker may take a while
+    with patient, LocalCluster(**options, dashboard_address=":0", silence_logs=50) as local, Client(local) as client:
         yield client
+        client.wait_for_workers(workers)  # a cluster that is closed while a worker starts never ends
 
 
 def sent(client: Client) -> int:

@@ -69,7 +69,7 @@ def local():
 @pytest.fixture(scope="module")
 def cluster():
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        dask.config.set({"distributed.scheduler.allowed-failures": 1, "distributed.deploy.lost-worker-timeout": "10m"}),
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -79,7 +79,7 @@ def cluster():
 @pytest.fixture
 def client(cluster):
     """A client of a cluster of two workers: those that the last test has killed are back."""
-    cluster.wait_for_workers(2, timeout=60)
+    cluster.wait_for_workers(2, timeout=120)
     return cluster
 
 

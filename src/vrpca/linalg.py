@@ -15,6 +15,10 @@ LEAST_PIVOT = 1e-5
 # room for coefficients that are larger than 1. What is left stays, and grows from block to block.
 ORTHOGONAL = 4
 
+# In units of eps: columns of Z W shorter than this part of the longest are rounding. What they stand for is lost, which
+# the bound allows for: `STORED` in certificate.py is the same number.
+VANISHED = 8
+
 
 def aligned_zeros(shape: tuple[int, ...], dtype: np.dtype) -> Array:
     """Zeros that start on a cache line, so that a row of 8 floats never straddles two."""
@@ -145,7 +149,7 @@ def column_norms(P: Array) -> Array:
 
 def _present(norms: Array, P: Array) -> Array:
     """Which singular values are there at all, and not rounding."""
-    return norms > max(P.shape) * np.finfo(P.dtype).eps * norms.max()
+    return norms > VANISHED * np.finfo(P.dtype).eps * norms.max()
 
 
 def _normalised(P: Array, norms: Array) -> Array:

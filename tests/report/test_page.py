@@ -111,6 +111,7 @@ def test_few_components_and_decompositions(table, tmp_path, k):
     write_report(vrpca.svd(X, k, random_state=0), tmp_path / "page.html", X, color=X[:, 0])
     assert "not centred" not in (tmp_path / "page.html").read_text()  # what was asked for is not known
     assert [name for name in charts(tmp_path / "page.html") if name.startswith("scores")] == [f"scores-1-{k}"]
+    assert ("A histogram of all 300 samples" in (tmp_path / "page.html").read_text()) == (k == 1)
     write_report(vrpca.TruncatedSVD(k, random_state=0).fit(X), tmp_path / "page.html", X)
     assert "not centred" in (tmp_path / "page.html").read_text()
 

@@ -18,6 +18,7 @@ from vrpca.data.open import as_source
 from vrpca.data.row_map import make_rows
 from vrpca.data.source import Reduction, Source, check_finite, pieces
 from vrpca.errors import DataError
+from vrpca.linalg import LEAST_PIVOT
 from vrpca.typing import Array, Rng
 
 SAFE = 1e60  # entries up to here can be squared and summed as they are: 1e120 times 1e180 rows is below 1e308
@@ -423,6 +424,8 @@ class SampleProductSum(MomentSum):
         try:
             factor = np.linalg.cholesky(W.T @ W)
         except np.linalg.LinAlgError:
+            return None
+        if factor.diagonal().min() < LEAST_PIVOT:
             return None
         turn = np.linalg.inv(factor).T
         parts = (W @ turn, U @ (turn / trace), guest, image)

@@ -80,7 +80,7 @@ def score_map(
     X : array-like, sparse matrix, data frame, path or Source of shape (n_samples, n_features)
         The data.
     x, y : int
-        The components of the axes, counted from 1.
+        The components of the axes, counted from 1. If they are the same, a histogram is drawn.
     color : array-like of shape (n_samples,), optional
         What to colour the points by: names of groups, or numbers.
     color_name : str
@@ -139,6 +139,8 @@ def scree_chart(subject: Subject) -> Any:
 
 def scree_words(subject: Subject) -> str:
     """The figure in one sentence."""
+    if subject.k == 1:
+        return f"A bar: the component explains {subject.ratios[0]:.1%} of the variance."
     return (
         f"Bars and a line: component 1 explains {subject.ratios[0]:.1%} of the variance, "
         f"the first {subject.k} together {subject.cumulative[-1]:.1%}."
@@ -181,7 +183,7 @@ def convergence_chart(subject: Subject) -> Any:
         ),
         color=_series(list(kinds)),
         strokeDash=alt.StrokeDash("series:N", sort=list(kinds), legend=None),
-        tooltip=_convergence_tips(),
+        tooltip=_convergence_tips(any(row["event"] for row in rows)),
     )
     drawn = drawn.mark_line(point={"size": 45, "filled": True})
     return _described(drawn if not subject.tol else drawn + _tol_rule(subject.tol), convergence_words(subject))
@@ -204,20 +206,22 @@ def _tol_rule(tol: float) -> Any:
     return rule + text
 
 
-def _convergence_tips() -> list[Any]:
+def _convergence_tips(events: bool) -> list[Any]:
     alt = altair()
-    return [
+    tips = [
         alt.Tooltip("series:N", title="what"),
         alt.Tooltip("value:Q", title="value", format=".2~e"),
         alt.Tooltip("passes:Q", format=".4~g"),
         alt.Tooltip("seconds:Q", format=".3~g"),
-        alt.Tooltip("explained:Q", title="variance explained", format=".4~%"),
-        alt.Tooltip("event:N", title="event"),
+        alt.Tooltip("explained:Q", title="explained", format=".4~%"),
     ]
+    return [*tips, alt.Tooltip("event:N")] if events else tips
 
 
 def score_chart(subject: Subject, sample: ScoreSample, x: int, y: int) -> Any:
-    """The map of scores without a theme."""
+    """The map of scores without a theme; a histogram if both axes are the same component."""
+    if x == y:
+        return score_histogram(subject, sample, x)
     alt = altair()
     rows = sample.rows(subject.component(x), subject.component(y))
     tips = [alt.Tooltip("row:N", title="sample"), *(_score_tip(axis, j) for axis, j in (("x", x), ("y", y)))]
@@ -230,9 +234,31 @@ def score_chart(subject: Subject, sample: ScoreSample, x: int, y: int) -> Any:
     return _described(chart, score_words(sample, x, y))
 
 
+def score_histogram(subject: Subject, sample: ScoreSample, component: int) -> Any:
+    """How many samples have which score on one component, without a theme."""
+    alt = altair()
+    index = subject.component(component)
+    title = f"component {component} ({subject.ratios[index]:.1%})"
+    encoding: dict[str, Any] = {
+        "x": alt.X("x:Q", bin=alt.Bin(maxbins=40), title=title),
+        "y": alt.Y("count():Q", title="samples"),
+    }
+    tips = [
+        alt.Tooltip("x:Q", bin=alt.Bin(maxbins=40), title=f"component {component}"),
+        alt.Tooltip("count():Q", title="samples"),
+    ]
+    if sample.colour is not None and not sample.colour.numeric:
+        encoding["color"] = _group(sample.colour)
+        tips.append(alt.Tooltip("group:N", title=sample.colour.name))
+    chart = _chart(sample.rows(index, index)).mark_bar().encode(**encoding, tooltip=tips)
+    return _described(chart, score_words(sample, component, component))
+
+
 def score_words(sample: ScoreSample, x: int, y: int) -> str:
     """The figure in one sentence."""
     shown = f"{len(sample.numbers):,} of {sample.n:,} samples" if sample.thinned else f"all {sample.n:,} samples"
+    if x == y:
+        return f"A histogram of {shown} along component {x}."
     by = "" if sample.colour is None else f", coloured by {sample.colour.name}"
     return f"A map of {shown} in the plane of components {x} and {y}{by}."
 

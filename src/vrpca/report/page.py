@@ -50,7 +50,7 @@ def write_report(
 
     Notes
     -----
-    The page is 0.9 MB of drawing library, and about 250 bytes for each sample and map.
+    The page is 0.9 MB of drawing library, and about 100 bytes for each sample in each map.
     """
     subject = subject_of(model)
     colour = None if color is None else colour_of(color, color_name)

@@ -115,9 +115,14 @@ def found(subject: Subject) -> list[str]:
     explain = "components that explain" if subject.k > 1 else "component that explains"
     return [
         f"{subject.k} {explain} {subject.cumulative[-1]:.1%} of the variance of {n} samples with {d} features.",
-        f"Solver “{subject.solver}” ({subject.reason}) took {subject.n_passes:.4g} passes over the data and "
+        f"Solver “{subject.solver}” ({subject.reason}) took {passes(subject.n_passes)} over the data and "
         f"{subject.history[-1].seconds:.3g} seconds.",
     ]
+
+
+def passes(number: float) -> str:
+    """A number of passes in words."""
+    return "1 pass" if number == 1 else f"{number:.4g} passes"
 
 
 def variance_section(subject: Subject) -> Section:
@@ -147,14 +152,16 @@ def score_section(subject: Subject, sample: ScoreSample) -> Section:
         )
         for x, y in pairs
     ]
-    return Section("scores", "Samples", score_text(sample), drawn)
+    return Section("scores", "Samples", score_text(subject, sample), drawn)
 
 
-def score_text(sample: ScoreSample) -> list[str]:
+def score_text(subject: Subject, sample: ScoreSample) -> list[str]:
     """What the maps show, and what they leave out."""
     said = [
         "Every point is a sample: its scores on two components. Points that lie close are alike in these components."
     ]
+    if subject.k == 1:
+        said = ["How many samples have which score on the component."]
     if sample.thinned:
         said.append(
             f"Drawn are {len(sample.numbers):,} of {sample.n:,} samples, chosen at random with a seed; "

@@ -23,6 +23,7 @@ from vrpca.data.first_pass import FirstPass, MomentSum, Pair, SampleProductSum
 from vrpca.data.stream import ROWS_PER_VECTOR, Basis, StreamSum
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
+from vrpca.linalg import orthonormalise
 from vrpca.memory import DOUBLE, PANEL, Size, padded_to, small_matrices
 from vrpca.options import Options
 from vrpca.solvers.base import Passes, Rng, Solver, less, random_start, together, whole_registers
@@ -277,6 +278,7 @@ class Wide(FromSample, FewPasses):
         known = max(columns - self.width, 0)
         if known:
             W[:, :known] = leading_vectors(sample, np.ascontiguousarray(W[:, :known]), self.width, WIDE_PRODUCTS, rng)
+            orthonormalise(W)  # the random ones may depend on the leading ones where there are nearly d of them
         return W
 
 

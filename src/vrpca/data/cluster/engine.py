@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 import uuid
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from types import MethodType
@@ -15,7 +17,13 @@ from vrpca.errors import ClusterError, DataError
 RETRIES = 2  # times that the scheduler repeats a task that raises: errors of reading often pass
 SHARE_FOR_DATA = 0.5  # of the workers' memory: dask starts to spill at 0.6 of it
 
+WATCH = 2.0  # seconds between two looks whether workers are left: a nanny needs about as long for a new one
+
 Tasks = dict[Any, Any]
+
+
+class WorkersLost(Exception):
+    """All workers that tasks were meant for are gone."""
 
 
 class Graph:
@@ -92,8 +100,8 @@ class Engine(ABC):
         return [None] * count
 
     @abstractmethod
-    def send(self, value: Any) -> Any:
-        """Bring a value to where chunks are; return what stands for it in graphs."""
+    def packed(self, value: Any) -> Any:
+        """A value as it travels in a graph; `tasks.unpacked` makes it whole again."""
 
     @abstractmethod
     def run(self, graph: Graph, key: str) -> Any:
@@ -110,6 +118,10 @@ class Engine(ABC):
     @abstractmethod
     def check(self, error: BaseException) -> None:
         """Raise if an error says that nothing can be run any more."""
+
+    def gone(self, places: Iterable[str | None]) -> bool:
+        """Whether there are workers, but none of these."""
+        return False
 
     @abstractmethod
     def lost(self, values: Iterable[Any]) -> bool:
@@ -137,7 +149,7 @@ class LocalEngine(Engine):
         """A half of this machine's memory, as for arrays that are loaded from files."""
         return SHARE_FOR_DATA * physical_memory()
 
-    def send(self, value: Any) -> Any:
+    def packed(self, value: Any) -> Any:
         """The value itself."""
         return value
 
@@ -207,9 +219,13 @@ class ClusterEngine(Engine):
         slots = [address for address, threads in sorted(self.client.nthreads().items()) for _ in range(threads)]
         return [slots[number * len(slots) // count] if slots else None for number in range(count)]
 
-    def send(self, value: Any) -> Any:
-        """Send a value to all workers, once each: from the scheduler to one of them, and from there to the others."""
-        return self.client.scatter([value], broadcast=True, hash=False)[0]
+    def packed(self, value: Any) -> Any:
+        """Bytes: the scheduler passes them on to one worker, and the others get the value from there, once each.
+
+        `Client.scatter` would send it past the scheduler, but waits for ever if a worker dies meanwhile (2026.8); and
+        what was scattered cannot be made again.
+        """
+        return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
     def _submitted(self, graph: Graph, keys: Sequence[str]) -> list[Any]:
         from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
@@ -230,12 +246,30 @@ class ClusterEngine(Engine):
 
     def run(self, graph: Graph, key: str) -> Any:
         """The result of one task. Ctrl-C cancels it, and all that it waits for."""
-        [future] = self._submitted(graph, [key])
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")  # the block of vectors is in it, once
+            [future] = self._submitted(graph, [key])
         try:
+            self._wait([future], graph)
             return future.result()
         except BaseException:
             self._cancel([future])
             raise
+
+    def _wait(self, futures: Sequence[Any], graph: Graph) -> None:
+        """Wait for tasks. If none of the workers that they were meant for is left, nobody would ever run them.
+
+        Tasks may run elsewhere, but the scheduler (2026.8) forgets that if there is no worker at all for a while.
+        """
+        from distributed import wait
+
+        while True:
+            try:
+                wait(futures, timeout=WATCH)
+                return
+            except TimeoutError:
+                if self.gone(graph.places):
+                    raise WorkersLost("all workers were lost, and others have come") from None
 
     def _cancel(self, futures: Sequence[Any]) -> None:
         if self.client.status == "running":
@@ -243,11 +277,9 @@ class ClusterEngine(Engine):
 
     def keep(self, graph: Graph, keys: Sequence[str]) -> list[Any]:
         """Futures: the results stay with the workers as long as these exist."""
-        from distributed import wait
-
         futures = self._submitted(graph, keys)
         try:
-            wait(futures)
+            self._wait(futures, graph)
         except BaseException:
             self._cancel(futures)
             raise
@@ -273,6 +305,11 @@ class ClusterEngine(Engine):
                 f"The scheduler at {self.address} is lost ({type(closed).__name__}). Start a cluster and fit again; "
                 "with a checkpoint, the fit goes on from it."
             ) from error
+
+    def gone(self, places: Iterable[str | None]) -> bool:
+        """Whether there are workers, but none of these."""
+        meant, there = {place for place in places if place is not None}, set(self.client.nthreads())
+        return bool(meant and there) and not meant & there
 
     def lost(self, values: Iterable[Any]) -> bool:
         """Whether the workers do not have some of these results any more, and cannot make them again."""

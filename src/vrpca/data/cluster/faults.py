@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from vrpca.data.cluster import tasks
-from vrpca.data.cluster.engine import Engine, Graph, Tasks, new_name
+from vrpca.data.cluster.engine import Engine, Graph, Tasks, WorkersLost, new_name
 from vrpca.errors import DataError
 
 log = logging.getLogger("vrpca")
@@ -31,7 +31,7 @@ class Attempts:
                 raise
             except Exception as error:
                 self.engine.check(error)
-                if not self.engine.lost(self.base.values()):
+                if not isinstance(error, WorkersLost) and not self.engine.lost(self.base.values()):
                     self._blame(error)
                 if not left:
                     raise DataError(

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.cluster import tasks
-from vrpca.data.cluster.engine import Engine, Graph, Tasks, new_name, result_of
+from vrpca.data.cluster.engine import Engine, Graph, Tasks, new_name, result_of, task
 from vrpca.data.cluster.faults import Attempts
 from vrpca.data.cluster.tasks import Facts, Part, Work
 from vrpca.data.source import A, Source, check_shape
@@ -156,7 +156,8 @@ class DaskSource(Source):
 
     def _keep(self) -> None:
         """Keep the chunks in memory, where that is the choice; again, if they are lost. Tell it once."""
-        if self.kept and self.engine.lost(self.chunks.base.values()):
+        chunks, engine = self.chunks, self.engine
+        if self.kept and (engine.lost(chunks.base.values()) or engine.gone(chunks.places or ())):
             self.chunks, self.kept = self.unkept, False
         if self.keeps and not self.kept:
             self.chunks = self._tried(lambda: keep(self.chunks, self.engine))
@@ -175,7 +176,7 @@ class DaskSource(Source):
     def _pass(self, reduction: Any, seed: int | None) -> Any:
         self._keep()
         engine, name, graph = self.engine, new_name("pass"), Graph(self.chunks.base)
-        graph.base[f"{name}-shared"] = engine.send(reduction.shared())
+        graph.base[f"{name}-shared"] = task(f"{name}-shared", tasks.unpacked, engine.packed(reduction.shared()))
         shared = result_of(f"{name}-shared")
         n_threads = max(1, engine.threads // len(self.parts))
         places = self._places()

@@ -151,6 +151,11 @@ def fed(work: Work, chunk: Any, shared: Any) -> Any:
     return work.fed(chunk, shared)
 
 
+def unpacked(value: Any) -> Any:
+    """What all chunks of a pass share, after its way in a graph (`Engine.packed`)."""
+    return pickle.loads(value) if isinstance(value, bytes) else value
+
+
 def together(*results: Any) -> list[Any]:
     """Several results as one."""
     return list(results)
