@@ -92,8 +92,7 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Find the principal components of DATA."""
-    files = {"--checkpoint": checkpoint, "--out": out, "--scores": scores, "--plot": plot}
-    _check_files(data, warm_start, files, resume)
+    files = _checked_files(data, warm_start, resume, checkpoint, out, scores, plot)
     model = vrpca.PCA(
         components(k),
         tol=tol,
@@ -112,18 +111,25 @@ def fit(
     )
     with cluster(scheduler, workers, threads) as connected:
         X = (open_on_cluster if connected else open_input)(data, quiet, memory is not None, scale_genotypes)
-        if warm_start is not None:
-            _start_from(model, warm_start, X)
+        _start_from(model, warm_start, X)
         cut_short, seconds = _fit(model, X, quiet)
         _write(model, X, files, quiet)
     _print(model, seconds, {"data": data, "model": out, "scores": scores, "plot": plot}, as_json)
     raise typer.Exit(cut_short or (DONE if model.converged_ else FAILED))
 
 
-def _check_files(data: str, warm_start: Path | None, outputs: dict[str, Path | None], resume: bool) -> None:
-    """Raise before the fit if a file cannot be written, or would replace another file of the command."""
+def _checked_files(
+    data: str,
+    warm_start: Path | None,
+    resume: bool,
+    checkpoint: Path | None,
+    out: Path | None,
+    scores: Path | None,
+    plot: Path | None,
+) -> dict[str, Path | None]:
+    """The outputs by their options; raise before the fit if one cannot be written, or would replace another file."""
+    outputs = {"--checkpoint": checkpoint, "--out": out, "--scores": scores, "--plot": plot}
     check_outputs(list(outputs.items()), [("DATA", data), ("--warm-start", warm_start)])
-    out, scores, plot = (outputs[name] for name in ("--out", "--scores", "--plot"))
     if out is not None:
         check_target(out)
     if scores is not None:
@@ -133,7 +139,8 @@ def _check_files(data: str, warm_start: Path | None, outputs: dict[str, Path | N
 
         check_plot(plot)
         check_target(plot)
-    _check_checkpoint(outputs["--checkpoint"], resume)
+    _check_checkpoint(checkpoint, resume)
+    return outputs
 
 
 def _check_checkpoint(path: Path | None, resume: bool) -> None:
@@ -149,8 +156,10 @@ def _check_checkpoint(path: Path | None, resume: bool) -> None:
         complain(f"there is no checkpoint {path} yet: the fit starts from the beginning.", DONE)
 
 
-def _start_from(model: vrpca.PCA, path: Path, X: Source) -> None:
-    """Let the fit start from the components of a saved model."""
+def _start_from(model: vrpca.PCA, path: Path | None, X: Source) -> None:
+    """Let the fit start from the components of a saved model, if one is named."""
+    if path is None:
+        return
     start = load_model(path)
     features = X.shape[1]
     if start.components_.shape[1] != features:
