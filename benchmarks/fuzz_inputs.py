@@ -283,10 +283,15 @@ def formats(rng: Rng, index: int, folder: Path) -> Case:
     path.write_bytes(files.BYTES[label](rng, path.read_bytes()))
     os.environ["VRPCA_CACHE"] = str(folder / "cache")
     act, center = decompose(f"{path}{form.suffix}", rng)
-    if form.read is None:
-        return Case(f"{kind}, {label}", f"{form.name}: {label}", act, lambda found: "")
-    matrices = [X, _read_by_library(form.read, path)]
-    return Case(f"{kind}, {label}", f"{form.name}: {label}", act, lambda found: wrong_answer(found, matrices, center))
+    text, read = f"{form.name}: {kind}, {label}", form.read
+    if read is None:
+        return Case(f"{kind}, {label}", text, act, lambda found: "")
+
+    def objection(found: Any) -> str:
+        """The library reads the file last, and in the worker: what crashes it must not be read when a case is made."""
+        return wrong_answer(found, [X, _read_by_library(read, path)], center)
+
+    return Case(f"{kind}, {label}", text, act, objection)
 
 
 def _read_by_library(read: Callable[[Path], np.ndarray], path: Path) -> np.ndarray | None:

@@ -311,3 +311,13 @@ def test_the_command_line_takes_names_within_files(tmp_path, rng):
     assert fitted.exit_code == 0, fitted.output
     refused = CliRunner().invoke(app, ["fit", f"{path}::group/X", "-k", "2", "--out", str(path)])
     assert refused.exit_code != 0 and "would replace DATA" in str(refused.exception)
+
+
+def test_the_kind_of_a_sparse_group_may_be_a_text_of_fixed_length(tmp_path, rng):
+    X = sp.csr_array(np.round(matrix(rng)))
+    with h5py.File(tmp_path / "X.h5ad", "w") as file:
+        group = file.create_group("X")
+        group.attrs["encoding-type"], group.attrs["shape"] = np.bytes_("csr_matrix"), X.shape
+        for name in ("data", "indices", "indptr"):
+            group[name] = getattr(X, name)
+    assert_same_rows(f"{tmp_path / 'X.h5ad'}::X", X.toarray())

@@ -99,7 +99,8 @@ class SparseGroup(SparseFile):
 
 def sparse_matrix(name: str, paths: Sequence[Path], group: Any) -> Source:
     """The sparse matrix in a group, as anndata writes it; CSC is stored as the CSR matrix of the transpose."""
-    kind = str(group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "")))
+    kind = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", ""))
+    kind = kind.decode("utf-8", "replace") if isinstance(kind, bytes) else str(kind)  # bytes: a text of fixed length
     shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
     if kind.removesuffix("_matrix") not in ("csr", "csc") or shape is None:
         raise DataError(f"{name} is a group ({kind or 'of no known kind'}), not a matrix. Name a matrix in it.")
