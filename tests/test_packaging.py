@@ -10,8 +10,9 @@ from vrpca.versions import EXTRAS, NEEDED
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-OURS = {"all", "bench", "primme", "test", "test-anndata", "lint", "docs"}  # not for users, or beyond what fits need
+OURS = {"bench", "primme", "test", "test-anndata", "lint", "docs"}  # for measuring, and for work on vrpca itself
 FOR_USERS = sorted(set(PROJECT["optional-dependencies"]) - OURS)
+APART = {"anndata"}  # what `make test-oldest` cannot do with, as pyproject.toml explains, so that `all` does without
 
 
 def brought_by(extra):
@@ -27,7 +28,7 @@ def brought_by(extra):
     return libraries, extras
 
 
-@pytest.mark.parametrize("extra", FOR_USERS)
+@pytest.mark.parametrize("extra", sorted(set(FOR_USERS) - APART))
 def test_all_includes_every_extra_for_users(extra):
     assert extra in brought_by("all")[1]
 

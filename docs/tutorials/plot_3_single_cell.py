@@ -45,7 +45,9 @@ axes[1].set(xlabel="PC1", ylabel="PC2", title="Cells, coloured by type")
 plt.show()
 
 # %%
-# From a file
-# -----------
+# AnnData, and files
+# ------------------
+# ``vrpca.anndata.pca(adata)`` takes the place of scanpy's ``pp.pca``: :doc:`/single-cell`.
+#
 # ``vrpca.PCA(50).fit("cells.h5ad")`` reads X of an AnnData file block by block, and ``"cells.h5ad::layers/counts"`` a
 # layer. On the command line: ``vrpca fit cells.h5ad -k 50 --out model.npz``. :doc:`/files` has the details.

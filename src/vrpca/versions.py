@@ -14,7 +14,18 @@ from vrpca import kernels
 from vrpca.threads import n_threads
 
 NEEDED = ("numpy", "scipy", "scikit-learn", "rich", "typer", "threadpoolctl")
-EXTRAS = ("matplotlib", "pandas", "polars", "pyarrow", "h5py", "zarr", "fsspec", "anndata", "dask", "distributed")
+EXTRAS: tuple[str, ...] = (
+    "matplotlib",
+    "altair",
+    "vl-convert-python",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "h5py",
+    "zarr",
+    "fsspec",
+)
+EXTRAS += ("anndata", "dask", "distributed")
 
 
 def show_versions() -> None:
