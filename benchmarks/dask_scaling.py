@@ -122,14 +122,15 @@ def passes_by_partitions(options: argparse.Namespace) -> None:
     row = table("rows", "partitions", "chunks are", "passes", "passes of the local solver", "true suboptimality")
     for ordered in (False, True):
         whole = generated(options.gigabytes, 512, ordered=ordered).compute()
-        exact = np.linalg.eigvalsh(np.cov(whole[:, :], rowvar=False, bias=True))[::-1][:K].sum()
+        covariance = np.cov(whole, rowvar=False, bias=True, dtype=np.float64)
+        exact = np.linalg.eigvalsh(covariance)[::-1][:K].sum()
         local = vrpca.PCA(K, solver="accelerated", cost="passes", random_state=0).fit(whole)
         for partitions in options.partitions:
             held = da.from_array(whole, chunks=(-(-len(whole) // partitions), D))
             for limit in (None, "2GB"):
                 model = vrpca.PCA(K, solver="accelerated", cost="passes", random_state=0, memory_limit=limit).fit(held)
-                Y = (whole - model.mean_) @ model.components_.T.astype(np.float64)
-                wrong = 1 - (Y**2).sum() / len(whole) / exact
+                V = np.linalg.qr(model.components_.T.astype(np.float64))[0]
+                wrong = 1 - np.einsum("ij,ij->", V, covariance @ V) / exact
                 how = "sorted" if ordered else "shuffled"
                 row(
                     how,
