@@ -450,7 +450,7 @@ KINDS: dict[str, Kind] = {
     "feather: NaN": Kind(
         table("x.feather", NUMBERS | {"c4": with_bad(X, 9, 4)[:, 4]}),
         "x.feather",
-        "row 9, column 4",
+        "row 9, column 'c4'",
         "Impute or drop",
         needs="pyarrow",
     ),

@@ -73,7 +73,7 @@ def test_too_few_passes_leave_it_unproven():
         ({"certificate": "proof"}, "certificate='proof' is not known: use 'estimated' or 'probabilistic'"),
         ({"failure_probability": 0}, "failure_probability=0 must lie in"),
         ({"failure_probability": 1.0}, "failure_probability=1.0 must lie in"),
-        ({"cost": "money"}, "cost='money' is not known: use 'auto', 'time' or 'passes'"),
+        ({"cost": "money"}, "cost='money' is not known: use 'auto', 'time', 'reading' or 'passes'"),
     ],
 )
 def test_bad_options(options, message):

@@ -163,12 +163,14 @@ def make_plan(options: Options, source: Source, k: int | float, fraction: bool, 
 
 
 def for_source(options: Options, source: Source) -> Options:
-    """The options with what is to be saved: reading where data are read from files, arithmetic elsewhere.
+    """The options with what is to be saved: passes on a cluster, reading from files, arithmetic in memory.
 
     Nothing is measured for that: what a seed gives must not depend on how busy a disk is.
     """
     if options.cost != "auto":
         return options
+    if source.slow_to_read and source.elsewhere:
+        return replace(options, cost="passes")
     return replace(options, cost="reading" if source.slow_to_read else "time")
 
 

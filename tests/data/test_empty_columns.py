@@ -64,7 +64,7 @@ def test_it_is_not_done_where_too_few_columns_would_be_left(rng):
     wide, _ = spread(sparse_matrix(60, 5, 0.6, rng), 3000, rng)
     source, options = as_source(wide), Options(oversample=2)
     assert len(_without_empty_columns(source, options, 5)[1].kept) == 5
-    assert _without_empty_columns(source, options, 6) == (source, _Columns(3000, None))
+    assert _without_empty_columns(source, options, 6) == (source, _Columns(3000, None, None))
     found = vrpca.svd(wide, 8, random_state=0)
     assert found.Vt.shape == (8, 3000)
     np.testing.assert_allclose(found.Vt @ found.Vt.T, np.eye(8), atol=1e-12)
@@ -89,11 +89,11 @@ def test_stored_zeros_count_as_entries(rng):
 
 def test_put_back():
     Vt = np.array([[1, 2], [3, 4]], np.float32)
-    full = _Columns(5, np.array([1, 3])).put_back(Vt, 0.0)
+    full = _Columns(5, np.array([1, 3]), None).put_back(Vt, 0.0)
     assert full.dtype == Vt.dtype
     np.testing.assert_array_equal(full, [[0, 1, 0, 2, 0], [0, 3, 0, 4, 0]])
-    np.testing.assert_array_equal(_Columns(5, np.array([1, 3])).put_back(Vt[0], 1.0), [1, 1, 1, 2, 1])
-    assert _Columns(2, None).put_back(Vt, 0.0) is Vt
+    np.testing.assert_array_equal(_Columns(5, np.array([1, 3]), None).put_back(Vt[0], 1.0), [1, 1, 1, 2, 1])
+    assert _Columns(2, None, None).put_back(Vt, 0.0) is Vt
 
 
 @pytest.mark.parametrize("fmt", ["csr", "csc"])

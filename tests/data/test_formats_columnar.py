@@ -214,7 +214,7 @@ def test_nan_in_a_late_block_has_its_place(tmp_path, rng, write):
     X = matrix(rng)
     X[77, 4] = np.nan
     source = as_source(write(tmp_path / "data", table(X))).within(30 * 8 * 10)
-    with pytest.raises(DataError, match=r"NaN \(row 77, column 4\)"):
+    with pytest.raises(DataError, match=r"NaN \(row 77, column 'c4'\)"):
         vrpca.pca(source, 1)
 
 
