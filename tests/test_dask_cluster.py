@@ -180,6 +180,15 @@ def test_a_chunk_that_always_kills_its_worker_is_named(client, tmp_path):
     client.wait_for_workers(2)
 
 
+@pytest.fixture
+def ctrl_c():
+    """Let SIGINT raise KeyboardInterrupt: shells start background jobs with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_cancels_the_futures_and_keeps_the_best_answer(client, tmp_path):
     def press():
         threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()

@@ -365,7 +365,7 @@ def test_the_callback_and_verbose(capfd):
     seen = []
     model = PCA(2, solver="vr", random_state=0, callback=seen.append, verbose=True).fit(X)
     out, err = capfd.readouterr()
-    assert out == "" and "passes, bound" in err
+    assert out == "" and "rows/s, bound" in err
     assert seen == model.history_
 
 
