@@ -62,7 +62,7 @@ KINDS = {
         SPARSE,
         da.concatenate(
             [
-                da.from_delayed(dask.delayed(SPARSE[i : i + 400]), (400, D), meta=sp.csr_array((0, 0)))
+                da.from_delayed(dask.delayed(sp.csr_matrix(SPARSE[i : i + 400])), (400, D), meta=sp.csr_matrix((0, 0)))
                 for i in range(0, N, 400)
             ]
         ),

@@ -162,11 +162,13 @@ class LocalEngine(Engine):
         return list(self.get(graph.flat(), list(keys)))
 
     def failures(self, graph: Graph, keys: Sequence[str]) -> dict[str, BaseException]:
-        """Run one task after the other."""
+        """Run one task after the other, each with what it needs alone: some versions of dask run all that they get."""
+        from dask.optimization import cull
+
         tasks, failed = graph.flat(), dict[str, BaseException]()
         for key in keys:
             try:
-                self.get(tasks, key)
+                self.get(cull(tasks, [key])[0], key)
             except Exception as error:  # whatever the user's task raises
                 failed[key] = error
         return failed
