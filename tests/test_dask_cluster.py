@@ -24,6 +24,8 @@ da = pytest.importorskip("dask.array")
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    # Older versions of dask warn of what some tests are about.
+    pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler:UserWarning"),
 ]
 
 N, D, K, CHUNKS = 1600, 300, 3, 8
