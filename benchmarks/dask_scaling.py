@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
+from typing import Any
 
 import dask
 import dask.array as da
@@ -142,6 +143,14 @@ def passes_by_partitions(options: argparse.Namespace) -> None:
                 )
 
 
+def compared(what: str, model: vrpca.PCA, held: da.Array, base: float) -> tuple[Any, ...]:
+    """Fit on two threads or workers in all: a row with the time, and how much longer that is than `base`."""
+    began = time.perf_counter()
+    model.fit(held)
+    seconds = time.perf_counter() - began
+    return what, 2, f"{seconds:.2f}", f"{model.n_passes_:.2f}", f"{seconds / base:.2f}"
+
+
 def overhead(options: argparse.Namespace) -> None:
     """Seconds of a fit on a cluster against those of the local solver with the same settings, on data in memory."""
     row = table("what", "threads", "seconds", "passes", "ratio to the local solver")
@@ -158,29 +167,11 @@ def overhead(options: argparse.Namespace) -> None:
                 continue
             with dask.config.set(num_workers=2):
                 held = da.from_array(whole, chunks=(-(-len(whole) // 16), D))
-                began = time.perf_counter()
-                model.fit(held)
-                seconds = time.perf_counter() - began
-                row(
-                    f"local scheduler, cost={cost}",
-                    2,
-                    f"{seconds:.2f}",
-                    f"{model.n_passes_:.2f}",
-                    f"{seconds / base:.2f}",
-                )
+                row(*compared(f"local scheduler, cost={cost}", model, held, base))
             with cluster(workers, threads):
                 held = generated(options.gigabytes, 16).persist()
                 dask.compute(held.sum())
-                began = time.perf_counter()
-                model.fit(held)
-                seconds = time.perf_counter() - began
-                row(
-                    f"{workers} workers, cost={cost}",
-                    2,
-                    f"{seconds:.2f}",
-                    f"{model.n_passes_:.2f}",
-                    f"{seconds / base:.2f}",
-                )
+                row(*compared(f"{workers} workers, cost={cost}", model, held, base))
 
 
 def workers(options: argparse.Namespace) -> None:

@@ -231,7 +231,7 @@ def examine(seed: int, number: int, failure: float | None = None) -> Finding:
             answer = call(problem, fit)
         except (vrpca.DataError, vrpca.OptionError) as error:
             return finding(refusal=str(error), objections=tuple(judge_refusal(error, problem, truth)))
-        except Exception as error:
+        except Exception as error:  # whatever a fit raises is what this looks for
             return finding(objections=(Objection("exception", f"{located(error)}: {error}"),))
     true = true_suboptimality(answer, truth)
     objections = (*warned(caught, answer.converged), *judge(fit, answer, truth, true))

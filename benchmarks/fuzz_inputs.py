@@ -135,7 +135,7 @@ def examine(seed: int, number: int, trace: bool = False) -> Finding:
             warnings.simplefilter("always")
             try:
                 answer = case.act()
-            except Exception as error:
+            except Exception as error:  # whatever is raised is judged
                 if trace:
                     traceback.print_exc(file=sys.__stderr__)
                 outcome, where, message = _judged(error)
@@ -254,7 +254,7 @@ def _loaded(data: bytes) -> np.ndarray | None:
         try:
             X = np.load(io.BytesIO(data), allow_pickle=False)
             return X if isinstance(X, np.ndarray) else X[next(iter(X.files))]
-        except Exception:
+        except Exception:  # libraries raise nearly everything for damaged bytes
             return None
 
 
@@ -300,7 +300,7 @@ def _read_by_library(read: Callable[[Path], np.ndarray], path: Path) -> np.ndarr
         warnings.simplefilter("ignore")
         try:
             return read(path)
-        except Exception:
+        except Exception:  # libraries raise nearly everything for damaged bytes
             return None
 
 

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 import vrpca
 from helpers import run_python
-from vrpca import cli, scores
+from vrpca import scores
 from vrpca.cli import printing
 from vrpca.cli.shared import EXPERIMENTS, warnings_on_stderr
 
@@ -36,18 +36,6 @@ def model(tmp_path, data, vrpca_command):
     path = tmp_path / "model.npz"
     assert vrpca_command("fit", data, "-k", 3, "--out", path, "--quiet")[0] == 0
     return path
-
-
-@pytest.fixture
-def vrpca_command(capsys):
-    """Run one command in this process; return its exit code, stdout and stderr."""
-
-    def run(*arguments):
-        capsys.readouterr()
-        code = cli.run([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return run
 
 
 def test_equal_warnings_are_shown_once(capsys):

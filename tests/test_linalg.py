@@ -16,6 +16,7 @@ from vrpca.linalg import (
     ritz,
     rotate,
     sweep,
+    triplets,
 )
 
 pytestmark = pytest.mark.reference
@@ -229,3 +230,10 @@ def test_directions_that_are_too_short_are_left_out(rng):
     C, F, D = orthonormal_rows(V[:0], V, sweep(V[:0], V, n_threads=1), 1e-6, 1)
     assert D.shape == (2, 2) and F.shape == (3, 2) and C.shape == (3, 0)
     np.testing.assert_allclose(D, np.eye(2), atol=1e-10)
+
+
+def test_vectors_of_small_singular_values_are_kept_down_to_rounding(rng):
+    """They come from ``P = Z W``: what is longer than rounding is no rounding, however long the vectors are."""
+    V, norms = random_orthonormal(300, 3, rng), np.array([1.0, 1e-2, 2e-5])
+    _, _, Vt = triplets(np.eye(3, dtype=np.float32), (V * norms).astype(np.float32), norms, 3, True, False)
+    np.testing.assert_allclose(np.abs((Vt @ V).diagonal()), 1, atol=32 * np.finfo(np.float32).eps)

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 import vrpca
-from vrpca import cli
 
 K = 3
 
@@ -20,18 +19,6 @@ K = 3
 @pytest.fixture(scope="module")
 def X():
     return np.random.default_rng(3).standard_normal((70, 12)) * np.geomspace(3, 0.1, 12) + 2
-
-
-@pytest.fixture
-def vrpca_command(capsys):
-    """Run one command in this process; return its exit code, stdout and stderr."""
-
-    def run(*arguments):
-        capsys.readouterr()
-        code = cli.run([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture

@@ -150,7 +150,7 @@ def _serve(pipe: Connection, work: Callable[[int], Any], memory: int) -> None:
         for number in numbers:
             try:
                 pipe.send(work(number))
-            except Exception:
+            except Exception:  # a fault of the harness itself, which the parent raises
                 pipe.send(Broken(f"case {number}\n{traceback.format_exc()}"))
 
 

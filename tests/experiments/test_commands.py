@@ -7,21 +7,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from vrpca import cli
 from vrpca.experiments.bench import measure
 from vrpca.experiments.bench.growth import FACTORS, Series
-
-
-@pytest.fixture
-def command(capsys):
-    """Run one command in this process; return its exit code, stdout and stderr."""
-
-    def run(*arguments):
-        capsys.readouterr()
-        code = cli.run([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture
@@ -47,7 +34,7 @@ def played(job):
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "sparse npz"])
-def test_any_file(command, tmp_path, X, kind, monkeypatch):
+def test_any_file(vrpca_command, tmp_path, X, kind, monkeypatch):
     path = tmp_path / f"data.{kind[-3:]}"
     if kind == "npy":
         np.save(path, X)
@@ -59,7 +46,7 @@ def test_any_file(command, tmp_path, X, kind, monkeypatch):
         monkeypatch.setattr(measure, "launch", played)
     out = tmp_path / "out"
     arguments = ("bench", path, "-k", 2, "--peers", "svds arpack", "--targets", "1e-6", "--repeats", 1, "--out", out)
-    code, text, err = command(*arguments, "--threads", 1)
+    code, text, err = vrpca_command(*arguments, "--threads", 1)
     assert code == 0, err
     assert "vrpca auto" in text and "scipy svds arpack" in text and "k = 2" in text
     assert "truth within the certificate in 1 of 1 runs" in text
@@ -72,25 +59,25 @@ def test_any_file(command, tmp_path, X, kind, monkeypatch):
     assert "| vrpca auto |" in (out / "peers.md").read_text()
 
 
-def test_resume_and_quiet(command, tmp_path, X, monkeypatch):
+def test_resume_and_quiet(vrpca_command, tmp_path, X, monkeypatch):
     np.save(tmp_path / "X.npy", X)
     monkeypatch.setattr(measure, "launch", played)
     arguments = ("bench", tmp_path / "X.npy", "-k", "1,2", "--peers", "", "--out", tmp_path / "out", "--quiet")
-    code, first, err = command(*arguments)
+    code, first, err = vrpca_command(*arguments)
     assert (code, err) == (0, "")
-    code, _, err = command(*arguments)
+    code, _, err = vrpca_command(*arguments)
     assert code == 2 and "--resume" in err
     monkeypatch.setattr(measure, "launch", lambda job: pytest.fail("measured again"))
-    assert command(*arguments, "--resume")[:2] == (0, first)
+    assert vrpca_command(*arguments, "--resume")[:2] == (0, first)
 
 
-def test_growth(command, tmp_path, monkeypatch):
+def test_growth(vrpca_command, tmp_path, monkeypatch):
     monkeypatch.setattr(measure, "launch", played)
     for kind in ("DENSE_ROWS", "SPARSE_ROWS"):
         monkeypatch.setattr(f"vrpca.experiments.bench.growth.{kind}", 500)
     monkeypatch.setattr("vrpca.experiments.bench.measure.reference", lambda data, k, cache, tell: np.ones(k))
     out = tmp_path / "out"
-    code, text, _ = command("bench", "growth", "--size", "small", "--solvers", "power,vr", "--out", out)
+    code, text, _ = vrpca_command("bench", "growth", "--size", "small", "--solvers", "power,vr", "--out", out)
     assert code == 0 and text.count("time per pass grows like size to the 1.00") == 4
     assert (out / "growth.png").stat().st_size > 1000 and "power" in (out / "growth.md").read_text()
     assert FACTORS[-1] / FACTORS[0] == 100
@@ -104,11 +91,11 @@ def test_exponents():
     assert np.isnan(Series("rows", "x", results[:1]).exponent)
 
 
-def test_passes(command, tmp_path, monkeypatch):
+def test_passes(vrpca_command, tmp_path, monkeypatch):
     jobs = []
     monkeypatch.setattr(measure, "launch", lambda job: jobs.append(job) or played(job))
     arguments = ("bench", "passes", "flat", "power-law", "--size", "small", "--solvers", "power,vr", "--quiet")
-    code, text, _ = command(*arguments, "--target", "1e-4", "--out", tmp_path / "out")
+    code, text, _ = vrpca_command(*arguments, "--target", "1e-4", "--out", tmp_path / "out")
     assert code == 0 and text.count("4 (4)") == 4
     assert {(job["k"], job["setting"]["oversample"]) for job in jobs} == {(1, 2), (10, 10)}
     assert {job["dtype"] for job in jobs} == {"float64"}
@@ -137,17 +124,17 @@ def test_passes(command, tmp_path, monkeypatch):
         ("growth --colour red", "--colour"),
     ],
 )
-def test_bad_input(command, tmp_path, X, monkeypatch, arguments, word):
+def test_bad_input(vrpca_command, tmp_path, X, monkeypatch, arguments, word):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(measure, "launch", lambda job: pytest.fail("measured"))
     np.save(tmp_path / "X.npy", X)
-    code, text, err = command("bench", *arguments.split())
+    code, text, err = vrpca_command("bench", *arguments.split())
     assert (code, text) == (2, "") and err.startswith("vrpca: ") and err.count("\n") == 1
     assert word in err
 
 
 @pytest.mark.parametrize(("arguments", "name"), [(["bench"], "peers.csv"), (["bench", "passes"], "passes.json")])
-def test_results_never_replace_the_data(command, tmp_path, X, monkeypatch, arguments, name):
+def test_results_never_replace_the_data(vrpca_command, tmp_path, X, monkeypatch, arguments, name):
     """A data file is recognised by its first bytes, so it may have any name, such as that of a result."""
     monkeypatch.setattr(measure, "launch", played)
     out = tmp_path / "out"
@@ -155,22 +142,22 @@ def test_results_never_replace_the_data(command, tmp_path, X, monkeypatch, argum
     with (out / name).open("wb") as file:
         np.save(file, X)
     before = (out / name).read_bytes()
-    code, text, err = command(*arguments, out / name, "-k", 1, "--out", out)
+    code, text, err = vrpca_command(*arguments, out / name, "-k", 1, "--out", out)
     assert (code, text) == (2, "") and f"--out {out / name} would replace DATA {out / name}" in err
     assert [path.name for path in out.iterdir()] == [name] and (out / name).read_bytes() == before
 
 
-def test_data_in_the_folder_of_the_results(command, tmp_path, X, monkeypatch):
+def test_data_in_the_folder_of_the_results(vrpca_command, tmp_path, X, monkeypatch):
     monkeypatch.setattr(measure, "launch", played)
     np.save(tmp_path / "peers.npy", X)
     before = (tmp_path / "peers.npy").read_bytes()
     arguments = ("bench", tmp_path / "peers.npy", "-k", 1, "--peers", "", "--quiet", "--out", tmp_path)
-    assert command(*arguments)[0] == 0
-    assert command(*arguments, "--resume")[0] == 0
+    assert vrpca_command(*arguments)[0] == 0
+    assert vrpca_command(*arguments, "--resume")[0] == 0
     assert (tmp_path / "peers.npy").read_bytes() == before
 
 
-def test_help(command):
+def test_help(vrpca_command):
     for arguments in (["bench", "--help"], ["bench", "peers", "--help"], ["bench", "growth", "--help"]):
-        code, text, err = command(*arguments)
+        code, text, err = vrpca_command(*arguments)
         assert code == 0 and "Usage" in text and err == ""

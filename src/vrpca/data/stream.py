@@ -15,7 +15,7 @@ import numpy as np
 from vrpca import kernels
 from vrpca.data.first_pass import Finding, Moments, MomentSum, Problem, first_unit
 from vrpca.data.row_map import OfMappedRows, RowMap
-from vrpca.data.source import pieces
+from vrpca.data.source import Reduction, pieces
 from vrpca.linalg import aligned_copy, aligned_zeros, cross, orthonormalise, ritz
 from vrpca.threads import blas_threads
 from vrpca.typing import Array, Rng
@@ -119,14 +119,11 @@ class Stream:
         return None if self.broken or self.V is None else self.V
 
 
-class MappedStream(OfMappedRows):
-    """Accumulates a stream of mapped rows, a piece at a time in random order."""
+class Streaming(Reduction):
+    """What accumulators of a stream share: the stream works with the threads, and draws, where the rows lie."""
 
-    inputs = ("row_map",)
-
-    def __init__(self, row_map: RowMap, width: int, rng: Rng, n_threads: int):
-        self.row_map, self.rng = row_map, rng
-        self.stream = Stream(width, rng, n_threads)
+    stream: Stream
+    rng: Rng | None
 
     def opened(self, rows: slice, known: Any, n_threads: int) -> Self:
         """An empty accumulator for these rows alone."""
@@ -137,6 +134,16 @@ class MappedStream(OfMappedRows):
     def reseed(self, rng: Rng) -> None:
         """Draw from this generator."""
         self.rng = self.stream.rng = rng
+
+
+class MappedStream(Streaming, OfMappedRows):
+    """Accumulates a stream of mapped rows, a piece at a time in random order."""
+
+    inputs = ("row_map",)
+
+    def __init__(self, row_map: RowMap, width: int, rng: Rng, n_threads: int):
+        self.row_map, self.rng = row_map, rng
+        self.stream = Stream(width, rng, n_threads)
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
@@ -152,7 +159,7 @@ class MappedStream(OfMappedRows):
         return self.stream.basis()
 
 
-class StreamSum(MomentSum):
+class StreamSum(Streaming, MomentSum):
     """Accumulates a stream along with the moments, centred by the mean so far, in random order."""
 
     def __init__(self, problem: Problem, width: int, rng: Rng):
@@ -160,16 +167,6 @@ class StreamSum(MomentSum):
         self.stream, self.rng = Stream(width, rng, problem.n_threads), rng
         self.least_rows = ROWS_PER_VECTOR * width
         self.unit: float | None = None
-
-    def opened(self, rows: slice, known: Any, n_threads: int) -> Self:
-        """An empty accumulator for these rows alone."""
-        other = super().opened(rows, known, n_threads)
-        other.stream.n_threads = n_threads
-        return other
-
-    def reseed(self, rng: Rng) -> None:
-        """Draw from this generator."""
-        self.rng = self.stream.rng = rng
 
     def _add_more(self, X: Any, root: Array | None) -> None:
         self.unit = first_unit(X) if self.unit is None else self.unit
