@@ -49,7 +49,7 @@ test-oldest: $(OLDEST)/.installed
 	OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n auto -W ignore::DeprecationWarning
 
 test-aarch64:
-	$(PYTHON) tests/aarch64/run.py
+	$(PYTHON) tests/native/targets.py aarch64
 
 sanitize: $(SANITIZE)/bin/python
 	$(SANITIZE)/bin/python tests/sanitize.py $(SANITIZE_ARGS)

@@ -28,7 +28,8 @@ NORM_NUMBERS = 4  # doubles per row with sampling="norm": norms, their inverses,
 SHIFT_NUMBERS = 4  # doubles per row where the transposed matrix is centred: a vector of ones, scaled and rounded
 SMALL_MATRICES = 6  # matrices of the order of a search space, in double precision: it, its eigenvectors, LAPACK's room
 JOINED_BLOCKS = 5  # blocks in double precision in `solvers.base.together`: both, their factors, LAPACK's copy
-PANEL = 8  # columns of a panel of dense products (WIDE in kernels/native/products.hpp), and rows of a tile
+PANEL = 8  # sparse products are padded to multiples of so many columns (kernels/native/sizes.hpp)
+TILE_ROWS = 6  # rows that a dense product copies at a time, at most (kernels/native/products_dense.inl)
 PART_ROWS = 64  # rows that a thread of a dense product has, at least (kernels/native/parts.hpp)
 SEARCH_WIDTH = 8  # vectors of a block of a random search (WIDTH in solvers/outside.py)
 SEARCH_BLOCKS = 8  # blocks that a step of it has besides the space
@@ -102,9 +103,8 @@ class Size:
         """Bytes of scratch of a product with a block of this number of columns (kernels/native/bind_products.cpp)."""
         if self.sparse:
             return columns * self.vector * (1 + self.n_threads)
-        padded = columns if columns <= 2 else padded_to(columns, PANEL)
-        tiles = self.parts * PANEL * self.vector
-        return padded * self.d * (self.itemsize * (1 + self.parts) + DOUBLE * self.parts) + tiles
+        tiles = self.parts * TILE_ROWS * self.vector
+        return columns * self.d * (self.itemsize * (1 + self.parts) + DOUBLE * self.parts) + tiles
 
     def joined(self, columns: int) -> int:
         """Bytes while a guess and this number of columns are made orthonormal, in double precision."""

@@ -29,9 +29,9 @@ class Case:
     row_map: tuple
     unit: float
 
-    def rows(self, implementation):
+    def rows(self, implementation, late=False):
         if self.csr is None:
-            return implementation.dense_rows(self.X, *self.row_map, self.unit)
+            return implementation.dense_rows(self.X, *self.row_map, self.unit, late=late)
         return implementation.csr_rows(*self.csr, self.X.shape[1], *self.row_map, self.unit)
 
     @property

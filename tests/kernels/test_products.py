@@ -24,14 +24,20 @@ from vrpca.kernels import reference
 
 
 def check_product(case, rng, width, threads, with_P, start=0.0):
+    """Sparse rows are mapped after they were multiplied, dense ones before or after."""
+    for late in (False, True) if case.csr is None else (False,):
+        check_one_product(case, rng, width, threads, with_P, start, late)
+
+
+def check_one_product(case, rng, width, threads, with_P, start, late):
     dtype, (n, d) = case.dtype, case.shape
     (W,) = to(dtype, rng.standard_normal((d, width)))
     (U,) = to(dtype, start * rng.standard_normal((d, width)))
     U0, W_before, twin = U.copy(), W.copy(), U.astype(float)
     P = np.full((n, width), np.nan, dtype) if with_P else None
     P_twin = np.full((n, width), np.nan) if with_P else None
-    native.product(case.rows(native), W, U, P, threads)
-    reference.product(case.rows(reference), W, twin, P_twin, threads)
+    native.product(case.rows(native, late), W, U, P, threads)
+    reference.product(case.rows(reference, late), W, twin, P_twin, threads)
 
     Z, size = case.Z, case.magnitude
     bound = rounding(case)
@@ -66,6 +72,14 @@ def test_a_large_block_is_multiplied_strip_by_strip(width, threads, with_P, rng)
     case = make_case(rng, n, d, "csr32", np.float64, (True,) * 4)
     assert d * width * 8 > 1 << 20 and np.count_nonzero(case.Z) > 2 * d
     check_product(case, rng, width, threads, with_P, start=1.0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("d", [511, 512, 1024, 1025, 2100])
+def test_product_of_long_rows(d, dtype, rng):
+    """Rows longer than 4096 bytes are taken in parts."""
+    for width in (1, 3, 13):
+        check_product(make_case(rng, 23, d, "dense", dtype, (True,) * 4), rng, width, 2, True)
 
 
 @pytest.mark.parametrize("maps", MAPS)
@@ -139,6 +153,19 @@ def test_float32_sums_over_many_dense_rows_keep_their_accuracy(threads, width, r
     native.product(native.dense_rows(X, None, mean, None, None, 1.0), W, U, None, threads)
     exact = Z.T @ (Z @ W.astype(float))
     assert np.linalg.norm(U - exact) < 4 * eps(np.float32) * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("width", [1, 3, 9])
+def test_products_that_are_centred_late_keep_their_accuracy(width, rng):
+    """Means twice as large as deviations: rounding is as much larger."""
+    n, d = 200_000, 24
+    X = (rng.standard_normal((n, d)) + 2).astype(np.float32)
+    mean = X.astype(float).mean(0)
+    (W,) = to(np.float32, rng.standard_normal((d, width)))
+    U = np.zeros((d, width), np.float32)
+    native.product(native.dense_rows(X, None, mean, None, None, 1.0, late=True), W, U, None, 2)
+    exact = (X - mean).T @ ((X - mean) @ W.astype(float))
+    assert np.linalg.norm(U - exact) < 4 * np.sqrt(5) * eps(np.float32) * np.linalg.norm(exact)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

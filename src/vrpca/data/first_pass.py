@@ -23,6 +23,9 @@ from vrpca.typing import Array, Rng
 
 SAFE = 1e60  # entries up to here can be squared and summed as they are: 1e120 times 1e180 rows is below 1e308
 HEAD_ENTRIES = 65536  # entries of the first block that tell how large numbers are
+# How much larger numbers may be than what centring leaves, for dense rows to be centred after products. Their rounding
+# is as much larger then, but the rows need not be copied.
+LATE = 4.0
 CANCELS = 1e6  # mean squared over variance: beyond it, subtracting the mean late costs more than 6 of 16 digits
 MEAN_ROUNDING = 1e-12  # relative rounding of means: sums in double precision, with room for many rows
 CONSTANT = 64 * float(np.finfo(float).eps)  # a deviation below this part of the mean is the rounding of the mean's sum
@@ -343,6 +346,13 @@ class ColumnMoments:
         return Moments(float(self.weights.sum()), self.mean, self.variance, self.factor or 1.0)
 
 
+def cancellation_of(moments: Moments, inverse: Array | None = None) -> float:
+    """How much larger the numbers of the data are than what centring leaves; `inverse` are the column scales."""
+    weight = 1.0 if inverse is None else (inverse / inverse.max()) ** 2
+    variance = float((moments.variance * weight).sum())
+    return float(np.sqrt((moments.second * weight).sum() / variance)) if variance > 0 else 1.0
+
+
 def first_unit(X: Any) -> float:
     """A power of two that brings the first entries of a block to about 1."""
     values = X.data if sp.issparse(X) else X
@@ -374,15 +384,19 @@ class Pair(Finding):
 class SampleProductSum(MomentSum):
     """Accumulates ``sum w_i (x_i - c) (x_i - c)^T W`` for a block W (d x l) along with the moments.
 
-    The origin c is a guess of the mean; None if nothing is to be centred. `rows_sampled` rows were read to find W. A
-    guest is one more vector that is multiplied along with W.
+    The origin c is a guess of the mean; None if nothing is to be centred. With ``late=True`` products are centred
+    instead of rows. `rows_sampled` rows were read to find W. A guest is one more vector that is multiplied along with
+    W.
     """
 
     inputs = ("W", "origin")
     sums = ("sum",)
 
-    def __init__(self, problem: Problem, W: Array, origin: Array | None, rows_sampled: int, guest: Array):
+    def __init__(
+        self, problem: Problem, W: Array, origin: Array | None, rows_sampled: int, guest: Array, late: bool = False
+    ):
         super().__init__(problem)
+        self.late = late
         self.W, self.origin, self.rows_sampled = np.column_stack([W, guest]), origin, rows_sampled
         self.least_rows = max(64, PIECE_ENTRIES // len(W))
         self.sum = np.zeros(self.W.shape)  # times the square of the unit
@@ -391,7 +405,7 @@ class SampleProductSum(MomentSum):
     def _add_more(self, X: Any, root: Array | None) -> None:
         self.unit = first_unit(X) if self.unit is None else self.unit
         U = np.zeros_like(self.W)
-        rows = make_rows(X, None, self.origin, root, None, self.unit)
+        rows = make_rows(X, None, self.origin, root, None, self.unit, self.late)
         kernels.product(rows, self.W, U, None, self.n_threads)
         self.sum += U
 
@@ -404,10 +418,10 @@ class SampleProductSum(MomentSum):
     def finding(self, moments: Moments, col_scale: Array | None, trace: float, support: Array | None) -> Pair | None:
         """The block made orthonormal, without columns that hold nothing, the guest, and their products with A.
 
-        None where numbers overflow, where the origin was so far from the mean that the difference does not cancel, or
-        where the block's vectors are dependent.
+        None where numbers overflow, where the origin was so far from the mean that the difference does not cancel,
+        where products were centred that should not have been, or where the block's vectors are dependent.
         """
-        if self.unit is None:
+        if self.unit is None or (self.late and cancellation_of(moments) > LATE):
             return None
         ratio = self.unit / moments.factor  # the square of one of the two may overflow
         W, U = self.W.astype(np.float64), self.sum / ratio / ratio / moments.total

@@ -22,12 +22,18 @@ EXTREME_UNIT = 1e12
 
 
 def make_rows(
-    X: Any, col_scale: Any = None, shift: Any = None, row_scale: Any = None, row_shift: Any = None, unit: float = 1.0
+    X: Any,
+    col_scale: Any = None,
+    shift: Any = None,
+    row_scale: Any = None,
+    row_shift: Any = None,
+    unit: float = 1.0,
+    late: bool = False,
 ) -> Any:
     """Rows ``z_i = a_i (x_i * s - b_i m)`` of a C-ordered array or a CSR matrix, as the kernels take them."""
     if sp.issparse(X):
         return kernels.csr_rows(X.indptr, X.indices, X.data, X.shape[1], col_scale, shift, row_scale, row_shift, unit)
-    return kernels.dense_rows(X, col_scale, shift, row_scale, row_shift, unit)
+    return kernels.dense_rows(X, col_scale, shift, row_scale, row_shift, unit, late=late)
 
 
 @dataclass(eq=False)
@@ -40,6 +46,7 @@ class RowMap:
     row_scale: Array | None = None  # a
     row_shift: Array | None = None  # b
     unit: float = 1.0  # a factor of all rows
+    late: bool = False  # whether products apply the column scale and the shift to W and ``A W``, not to dense rows
 
     def __post_init__(self) -> None:
         self._rounded = _rounded(self.dtype, self.col_scale, self.shift)
@@ -51,7 +58,7 @@ class RowMap:
 
     def rows(self, where: Where, X: Any) -> Any:
         """The mapped rows of a block, as the kernels take them."""
-        return make_rows(X, *self._rounded, *self.per_row(where), self.unit)
+        return make_rows(X, *self._rounded, *self.per_row(where), self.unit, self.late)
 
     def cut(self, where: Where) -> RowMap:
         """The map of some of the rows."""
@@ -61,6 +68,13 @@ class RowMap:
     def with_rows(self, row_scale: Array | None, row_shift: Array | None) -> RowMap:
         """The same map with other row scales and shifts."""
         return replace(self, row_scale=row_scale, row_shift=row_shift)
+
+    @property
+    def moderate(self) -> bool:
+        """Whether W can be multiplied by the column scale instead of X, without numbers that vanish or overflow."""
+        if self.col_scale is None:
+            return True
+        return bool((self.col_scale > 1 / EXTREME_UNIT).all() and (self.col_scale < EXTREME_UNIT).all())
 
     def normalised(self, unit: float, d: int) -> RowMap:
         """The map with a unit; an extreme one goes into the column scale and the shift."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from vrpca import kernels
-from vrpca.data.first_pass import CANCELS, FirstPass, Moments, Problem
+from vrpca.data.first_pass import CANCELS, LATE, FirstPass, Moments, Problem, cancellation_of
 from vrpca.data.gram import SquareSum
 from vrpca.data.open import as_source
 from vrpca.data.row_map import MappedRows, OfMappedRows, RowMap
@@ -117,7 +117,10 @@ class View:
             shift = mean if mean is None or inverse is None else mean * inverse
             row_map = RowMap(source.dtype, inverse, shift, weight)
         row_map = row_map.normalised(np.sqrt(source.shape[0]) / frobenius, source.shape[1])
-        cancellation = _cancellation(moments, inverse) if problem.center and source.sparse else 1.0
+        cancellation = cancellation_of(moments, inverse) if problem.center else 1.0
+        if not source.sparse:
+            late = cancellation <= LATE and row_map.moderate
+            row_map, cancellation = replace(row_map, late=late), cancellation if late else 1.0
         return cls(source, row_map, frobenius, problem.n_threads, support, diagonal, cancellation)
 
     @property
@@ -380,13 +383,6 @@ def _finite(found: Array) -> Array:
             "numbers are too large. Leave X alone until the fit has ended, scale it, or pass it as float64."
         )
     return found
-
-
-def _cancellation(moments: Moments, inverse: Array | None) -> float:
-    """How much larger the numbers of sparse data are than what centring leaves: they are summed up before it."""
-    weight = 1.0 if inverse is None else (inverse / inverse.max()) ** 2
-    variance = float((moments.variance * weight).sum())
-    return float(np.sqrt((moments.second * weight).sum() / variance)) if variance > 0 else 1.0
 
 
 def column_scale(moments: Moments) -> Array:

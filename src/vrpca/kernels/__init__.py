@@ -41,12 +41,22 @@ def _load(choice: str | None) -> ModuleType:
         warnings.warn(MISSING, RuntimeWarning, stacklevel=2)
         return reference
     try:
-        return import_module(NATIVE)
+        native = import_module(NATIVE)
     except ImportError as error:
         raise ImportError(
             f"vrpca's compiled kernels could not be loaded ({error}). Reinstall vrpca with a C++17 compiler at hand, "
             "or set the environment variable VRPCA_KERNELS=reference to run (slowly) without them."
         ) from error
+    _check_instruction_set(os.environ.get("VRPCA_ISA"), native.instruction_set())
+    return native
+
+
+def _check_instruction_set(forced: str | None, chosen: str) -> None:
+    if forced and forced != chosen:
+        raise ImportError(
+            f"VRPCA_ISA={forced!r} cannot be used: this processor and this build run {chosen!r}. Use a lesser one of "
+            "'baseline', 'avx2' and 'avx512', or leave VRPCA_ISA unset."
+        )
 
 
 implementation = _load(os.environ.get("VRPCA_KERNELS"))

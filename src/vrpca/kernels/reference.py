@@ -38,8 +38,12 @@ class Rows:
         return self.a[i] * (self.x(i) * self.s - self.b[i] * self.m)
 
 
-def dense_rows(X: Array, *row_map: Any) -> Rows:
-    """Rows of a C-ordered array; `row_map` are the other arguments of `Rows`."""
+def dense_rows(X: Array, *row_map: Any, late: bool = False) -> Rows:
+    """Rows of a C-ordered array; `row_map` are the other arguments of `Rows`.
+
+    With ``late=True``, compiled products leave X as it is and apply the column scale and the shift to W and U. That is
+    what `product` does here in any case.
+    """
     return Rows(X, *row_map)
 
 

@@ -216,10 +216,12 @@ class FromSample(Accelerated, Krylov):
             return None
         if not (moments.total > 0 and sample.square(moments).sum() > 0):
             return None
-        W = self._from_sample(View.of(sample, moments), rng)
+        view = View.of(sample, moments)
+        W = self._from_sample(view, rng)
         W = W if W0 is None else together(W0[:, : self.width], W)
         guest = rng.standard_normal(d, dtype=W.dtype)
-        return SampleProductSum(problem, W, moments.data_mean if problem.center else None, fetched, guest)
+        origin = moments.data_mean if problem.center else None
+        return SampleProductSum(problem, W, origin, fetched, guest, view.map.late)
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: the sample and the first product, unless the first pass has made them."""

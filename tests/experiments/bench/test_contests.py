@@ -1,6 +1,7 @@
 """Contests: ladders of settings, what counts for a target, how failures are reported, which results are kept."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,11 +11,14 @@ from vrpca.experiments.bench import measure
 from vrpca.experiments.bench.contests import contenders, contest, fastest, honest, ours
 from vrpca.experiments.bench.measure import Conditions, Contender, Session
 from vrpca.experiments.bench.peers import PEERS
+from vrpca.experiments.bench.roofline import Rates
+from vrpca.experiments.bench.roofline import measure as measure_rates
 from vrpca.experiments.bench.summary import contest_table
 from vrpca.experiments.shared.datasets import prepare
 from vrpca.experiments.shared.log import Log
 
 TARGETS = (1e-3, 1e-6)
+RATES = Rates(cores=2, threads=2, instruction_set="avx2", bandwidth=1e10, flops=1e11)
 RANDOMIZED = "sklearn TruncatedSVD randomized"
 
 
@@ -91,7 +95,7 @@ def test_failures_are_reported_and_not_fatal(play, status, tried):
     assert sum(job["contender"] == "bad" for job in jobs) == tried
     assert found.best("bad", 1e-3) is None and found.best("other", 1e-3) is not None
     assert any(status in line and "no luck" in line for line in lines)
-    table = contest_table(found)
+    table = contest_table(found, RATES)
     assert next(row for row in table.rows if row[0] == "bad")[1] == status
     assert any("no luck" in note for note in table.notes)
 
@@ -120,7 +124,7 @@ def test_peers_that_cannot_take_part_are_named(play, monkeypatch):
         "fbpca": "not installed (package no_such_package)",
         "sklearn IncrementalPCA": "cannot: is tired",
     }
-    assert contest_table(found).rows == []
+    assert contest_table(found, RATES).rows == []
 
 
 def test_results_are_kept_and_not_repeated(play, tmp_path):
@@ -170,14 +174,37 @@ def test_certificates_are_compared_with_the_truth(play):
     found, _, lines = play(overconfident, [ours("auto")])
     assert [honest(result) for result in found.results] == [False, False]
     assert sum("BELOW THE TRUTH" in line for line in lines) == 2
-    assert any("in 0 of 2 runs" in note for note in contest_table(found).notes)
+    assert any("in 0 of 2 runs" in note for note in contest_table(found, RATES).notes)
 
 
 @pytest.mark.parametrize(("load", "warned"), [(None, False), (1.5, False), (2.5, True)])
 def test_a_busy_machine_is_noted(play, monkeypatch, load, warned):
     monkeypatch.setattr(measure, "load_average", lambda: load)
     found, *_ = play(climbing, [Contender("a", RANDOMIZED)])
-    assert any("load average up to 2.5" in note for note in contest_table(found).notes) is warned
+    assert any("load average up to 2.5" in note for note in contest_table(found, RATES).notes) is warned
+
+
+def test_the_limit_of_a_product(data):
+    """Reading is the limit with few columns, arithmetic with many."""
+    n, d = data.shape
+    assert RATES.limit(data, 1, 3.0) == pytest.approx(3 * 4 * n * d / 1e10)
+    assert RATES.limit(data, 100, 3.0) == pytest.approx(3 * 400 * n * d / 1e11)
+    sparse = replace(data, nnz=1000)
+    assert RATES.limit(sparse, 1, 1.0) == pytest.approx(8000 / 1e10)
+
+
+def test_the_table_compares_times_with_the_limit(play, data):
+    found, *_ = play(climbing, [Contender("a", RANDOMIZED)])
+    table = contest_table(found, RATES)
+    best = found.best("a", 1e-3)
+    column = table.header.index("roof")
+    assert table.rows[0][column] == f"{best['seconds'] / RATES.limit(data, found.k, best['passes']):.1f}"
+
+
+def test_rates_are_measured():
+    rates = measure_rates(1)
+    assert rates.bandwidth > 1e8 and rates.flops > 1e8 and rates.threads == 1
+    assert rates.instruction_set in str(rates) and rates.as_json()["flops"] == rates.flops
 
 
 def test_contenders_by_name():

@@ -17,6 +17,8 @@ from vrpca.experiments.bench.measure import Conditions, Session
 from vrpca.experiments.bench.passes import passes as counted_passes
 from vrpca.experiments.bench.passes import passes_table
 from vrpca.experiments.bench.plots import growth_plot, time_against_accuracy
+from vrpca.experiments.bench.roofline import Rates
+from vrpca.experiments.bench.roofline import measure as measure_rates
 from vrpca.experiments.bench.summary import contest_table
 from vrpca.experiments.shared import plots, summary
 from vrpca.experiments.shared.datasets import DATA_FOLDER, Prepared, available, prepare
@@ -29,8 +31,9 @@ from vrpca.threads import n_threads
 QUICK: dict[str, Sequence[int]] = {"mnist": (6,), "rcv1": (3,), "news20": (6,), "power-law": (10,), "flat": (1,)}
 IN_PASSES: dict[str, Sequence[int]] = dict.fromkeys(("mnist", "rcv1", "news20", "clustered-5", "clustered-2"), ())
 PEERS_ABOUT = (
-    "Best time in seconds, its ratio to the first contender's, passes over the data, peak extra memory and the true "
-    "suboptimality, for each target: the fastest setting that reaches it. Made by `vrpca bench`; "
+    "Best time in seconds, its ratio to the first contender's, passes over the data, the time over the least that "
+    "so many passes with k columns can take on this machine (roof), peak extra memory and the true suboptimality, "
+    "for each target: the fastest setting that reaches it. Made by `vrpca bench`; "
     "[how it is measured](../../benchmark-peers.md)."
 )
 GROWTH_ABOUT = "Time of a pass and number of passes as the data grow. Made by `vrpca bench growth`."
@@ -70,12 +73,13 @@ def peers(
 ) -> None:
     """Compare this package with its peers: all of them, or those with one of the `words` in their names."""
     rivals = contenders(solvers, words)
+    rates = measure_rates(run.conditions.threads)
     with _session(run, "peers") as session:
         tasks = _tasks(choice, session.cache, QUICK)
         contests = [contest(data, k, rivals, targets, session) for data, k in tasks]
-    tables = [contest_table(contest) for contest in contests]
+    tables = [contest_table(contest, rates) for contest in contests]
     picture = _picture(run.out, "peers", lambda path: time_against_accuracy(contests, path))
-    _finish(run, "peers", "This package and its peers", PEERS_ABOUT, tables, session.log.results, picture)
+    _finish(run, "peers", "This package and its peers", PEERS_ABOUT, tables, session.log.results, picture, rates)
 
 
 def growth(run: Run, solvers: Sequence[str], target: float, small: bool) -> None:
@@ -142,15 +146,19 @@ def _finish(
     tables: Sequence[Table],
     results: Sequence[Result],
     picture: str | None,
+    rates: Rates | None = None,
 ) -> None:
     """Print the tables, and write the page and the numbers to --out."""
-    origin = f"`{run.command}`; {summary.machine(run.conditions.threads)}"
+    rates = measure_rates(run.conditions.threads) if rates is None else rates
+    origin = f"`{run.command}`; {summary.machine(run.conditions.threads)}; {rates}"
     print(origin)
     for table in tables:
         table.show()
     if run.out is None:
         return
     summary.write_text(run.out / f"{name}.md", summary.page(title, about, origin, tables, picture))
-    summary.write_json(run.out / f"{name}.json", {"machine": origin, "results": list(results)})
+    summary.write_json(
+        run.out / f"{name}.json", {"machine": origin, "rates": rates.as_json(), "results": list(results)}
+    )
     summary.write_csv(run.out / f"{name}.csv", results)
     print(f"page, numbers{' and plot' if picture else ''} written to {run.out}")

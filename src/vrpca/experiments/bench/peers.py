@@ -334,6 +334,60 @@ class Dask(Peer):
         return 2.0 * setting["n_power_iter"] + 2 + (task.center == TO_CENTRE)
 
 
+class Intelex(Peer):
+    """Intel's extension of scikit-learn: PCA by oneDAL, from the covariance matrix."""
+
+    module = "sklearnex"
+
+    def cannot(self, task: Task) -> str:
+        """As scikit-learn's `covariance_eigh`; sparse data would go to scikit-learn itself."""
+        if task.sparse:
+            return "does not take sparse data"
+        return SklearnPCA("covariance_eigh").cannot(task)
+
+    def ladder(self, task: Task, targets: Sequence[float]) -> list[Setting]:
+        """The type of the numbers."""
+        return [{}, DOUBLE]
+
+    def solve(self, X: Any, task: Task, setting: Setting, threads: int, seed: int) -> Answer:
+        """Fit the estimator. oneDAL has threads of its own, which the environment of the process limits."""
+        from sklearnex.decomposition import PCA
+
+        return Answer(PCA(task.k, svd_solver="covariance_eigh").fit(X).components_)
+
+    def count(self, X: Any, task: Task, setting: Setting, seed: int) -> float | None:
+        """As scikit-learn's `covariance_eigh`."""
+        return 2.0
+
+
+class Faiss(Peer):
+    """FAISS' PCAMatrix, which always centres and takes float32 only: LAPACK on the covariance matrix."""
+
+    module = "faiss"
+
+    def cannot(self, task: Task) -> str:
+        """It always centres, takes dense data, and forms a d x d matrix."""
+        if task.center == UNCENTRED:
+            return "always centres"
+        if task.sparse:
+            return "does not take sparse data"
+        return "" if task.shape[1] <= WIDEST else f"would need a matrix of {task.shape[1]}^2 entries"
+
+    def solve(self, X: Any, task: Task, setting: Setting, threads: int, seed: int) -> Answer:
+        """Train on all rows. The rows of its matrix are the components, possibly scaled."""
+        import faiss
+
+        faiss.omp_set_num_threads(threads)
+        pca = faiss.PCAMatrix(task.shape[1], task.k)
+        pca.max_points_per_d = -(-task.shape[0] // task.shape[1])  # otherwise it takes 1000 d rows at most
+        pca.train(np.ascontiguousarray(X, dtype=np.float32))
+        return Answer(faiss.vector_to_array(pca.A).reshape(task.k, task.shape[1]))
+
+    def count(self, X: Any, task: Task, setting: Setting, seed: int) -> float | None:
+        """The mean, and the products."""
+        return 2.0
+
+
 PEERS: dict[str, Peer] = {
     "vrpca": Vrpca(),
     "sklearn PCA covariance_eigh": SklearnPCA("covariance_eigh"),
@@ -348,6 +402,8 @@ PEERS: dict[str, Peer] = {
     "PRIMME": Primme(),
     "fbpca": Fbpca(),
     "dask svd_compressed": Dask(),
+    "scikit-learn-intelex PCA": Intelex(),
+    "FAISS PCAMatrix": Faiss(),
 }
 
 

@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 from vrpca.experiments.bench.contests import Contest, honest
+from vrpca.experiments.bench.roofline import Rates
 from vrpca.experiments.shared.summary import Table
 
-COLUMNS = ("s", "ratio", "passes", "MB", "truth")  # per target
+COLUMNS = ("s", "ratio", "passes", "roof", "MB", "truth")  # per target
 REFERENCE_ERROR = 1e-11  # relative; eigenvalues by LAPACK or ARPACK in double precision are closer than this
 
 
-def contest_table(contest: Contest) -> Table:
-    """One row per contender. For each target: time, ratio to our time, passes, peak memory, true suboptimality."""
+def contest_table(contest: Contest, rates: Rates) -> Table:
+    """One row per contender. For each target: what `COLUMNS` says."""
     header = [
         "contender",
         *(f"{column} at {t:.0e}" if column == "s" else column for t in contest.targets for column in COLUMNS),
     ]
     rows = [
-        [rival.name, *(cell for target in contest.targets for cell in _cells(contest, rival.name, target))]
+        [rival.name, *(cell for target in contest.targets for cell in _cells(contest, rival.name, target, rates))]
         for rival in contest.contenders
         if rival.name not in contest.absent
     ]
     return Table(f"{contest.data.title}, k = {contest.k}", header, rows, _notes(contest))
 
 
-def _cells(contest: Contest, contender: str, target: float) -> list[str]:
+def _cells(contest: Contest, contender: str, target: float, rates: Rates) -> list[str]:
+    """Time, ratio to our time, passes, time over the least that they can take, peak memory, true suboptimality."""
     best = contest.best(contender, target)
     if best is None:
-        return [_why_not(contest, contender), "", "", "", ""]
+        return [_why_not(contest, contender), *[""] * (len(COLUMNS) - 1)]
     ours = contest.best(contest.ours, target)
     ratio = f"{best['seconds'] / ours['seconds']:.2f}" if ours is not None else ""
-    passes = "" if best["passes"] is None else f"{best['passes']:.3g}"
-    return [f"{best['seconds']:.3g}", ratio, passes, f"{best['memory'] / 2**20:.0f}", f"{max(best['truth'], 0):.0e}"]
+    passes = roof = ""
+    if best["passes"] is not None:
+        passes = f"{best['passes']:.3g}"
+        roof = f"{best['seconds'] / rates.limit(contest.data, contest.k, best['passes']):.1f}"
+    memory, truth = f"{best['memory'] / 2**20:.0f}", f"{max(best['truth'], 0):.0e}"
+    return [f"{best['seconds']:.3g}", ratio, passes, roof, memory, truth]
 
 
 def _why_not(contest: Contest, contender: str) -> str:

@@ -17,7 +17,17 @@ from typing import Any
 from vrpca.data.files.paths import written_whole
 from vrpca.experiments.shared.log import Result
 
-PACKAGES = ("vrpca", "numpy", "scipy", "scikit-learn", "primme", "fbpca", "dask")  # whose versions a page names
+PACKAGES = (
+    "vrpca",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "primme",
+    "fbpca",
+    "dask",
+    "scikit-learn-intelex",
+    "faiss-cpu",
+)  # whose versions a page names
 DESCRIPTION = ("data", "k", "contender", "setting", "status", "threads", "repeats", "message")
 FLAT = (*DESCRIPTION, "load", "seconds", "passes", "memory", "truth", "certificate", "converged")
 

@@ -12,8 +12,8 @@ namespace VRPCA_ISA {
 // addition takes several cycles and the processor begins more than one per cycle.
 template <int R, int C, class T>
 inline void dots(const T* const* x, const T* const* p, i64 d, T* out) {
-    constexpr int lane = 32 / int(sizeof(T)), unroll = R * C >= 8 ? 1 : 8 / (R * C);
-    using L = Lanes<T, 32>;
+    constexpr int lane = int(LANE<T>), unroll = R * C >= 8 ? 1 : 8 / (R * C);
+    using L = Lanes<T, REGISTER>;
     using V = typename L::V;
     V sum[R][C][unroll];
     for (int r = 0; r < R; r++)

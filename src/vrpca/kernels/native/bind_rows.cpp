@@ -16,7 +16,7 @@ void attach_map(BoundRows<R>& r, const OptVec<const typename R::T>& col_scale, c
     require(!row_scale || i64(row_scale->size()) == r.rows.n, "row_scale must have one entry per row");
     require(!row_shift || i64(row_shift->size()) == r.rows.n, "row_shift must have one entry per row");
     r.rows.map = {data_or_null<typename R::T>(col_scale), data_or_null<double>(shift),
-                  data_or_null<double>(row_scale), data_or_null<double>(row_shift), unit};
+                  data_or_null<double>(row_scale), data_or_null<double>(row_shift), unit, false};
     if (col_scale) r.owners.push_back(nb::cast(*col_scale));
     if (shift) r.owners.push_back(nb::cast(*shift));
     if (row_scale) r.owners.push_back(nb::cast(*row_scale));
@@ -28,12 +28,13 @@ void bind_dense(nb::module_& m, const char* name) {
     using T = typename R::T;
     nb::class_<BoundRows<R>>(m, name);
     m.def("dense_rows", [](Mat<const T> X, OptVec<const T> col_scale, OptVec<const double> shift,
-                           OptVec<const double> row_scale, OptVec<const double> row_shift, double unit) {
+                           OptVec<const double> row_scale, OptVec<const double> row_shift, double unit, bool late) {
         BoundRows<R> r{{i64(X.shape(0)), i64(X.shape(1)), X.data(), {}}, {nb::cast(X)}};
         attach_map(r, col_scale, shift, row_scale, row_shift, unit);
+        r.rows.map.late = late;
         return r;
     }, array("X"), optional_array("col_scale"), optional_array("shift"), optional_array("row_scale"),
-       optional_array("row_shift"), "unit"_a);
+       optional_array("row_shift"), "unit"_a, "late"_a = false);
 }
 
 // Whether all indices lie in 0..limit-1. If one does not, the sign bit is set in the index or in limit - 1 - index.

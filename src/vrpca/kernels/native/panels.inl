@@ -146,9 +146,9 @@ struct DensePanel {
     // `advance` for one group: C columns from c0 on, and C columns from c0 + l on, in one walk over all of them.
     template <int C>
     T advance_group(const T* last, const T* h_, const T* x, const T* next, bool half, i64 c0, i64 l, T* out) {
-        using L = Lanes<T, 32>;
+        using L = Lanes<T, REGISTER>;
         using V = typename L::V;
-        constexpr int lane = 32 / int(sizeof(T)), unroll = C == 1 ? 2 : 1;
+        constexpr int lane = int(LANE<T>), unroll = C == 1 ? 2 : 1;
         const i64 d = rows.d;
         T *e[C], *u[C], h[C];
         V se[C][unroll], su[C][unroll], sx[unroll];

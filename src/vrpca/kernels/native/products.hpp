@@ -5,36 +5,23 @@
 namespace vrpca {
 namespace VRPCA_ISA {
 
-// U += sum over rows lo..hi of z (z^T W), for sparse rows. W and U are d x l, row-major, with rows ld apart. W is
-// zero past column l. P (n x l) receives Z W unless it is null. mW is m^T W, or null without a shift m. The kernel
-// does not subtract the share of m from U. The caller does, with m tail^T: the kernel adds the sum of a b (z^T W)
-// over the rows to tail.
+// U += sum over rows lo..hi of z (z^T W), for sparse rows and some columns of W and U. P (n x l) receives Z W unless it
+// is null. mW is m^T W, or null without a shift m. The kernel does not subtract the share of m from U. The caller does,
+// with m tail^T: the kernel adds the sum of a b (z^T W) over the rows to tail.
 template <class T, class I>
-void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, i64 ld, T* U, T* P,
-             double* tail);
+void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const Columns<T>& of, const double* mW, T* P, double* tail);
 
-// Rows lo..hi of U (d x l) += the sum of `parts` matrices (d x ld) - m tail^T. m may be null.
+// The same for dense rows. W and the sums are column-major: column c begins at c ld, where ld is column_length(d). W is
+// zero past row d. The sums are in double. They are of x y^T, so the caller applies the column scale and the shift that
+// the map leaves to it (see RowMap::late): then W is already multiplied by the column scale, and mW and tail are those
+// of a shift. Otherwise mW is null. `room` has product_room(d, l) numbers.
 template <class T>
-void add_partials(const T* partial, i64 parts, i64 d, i64 lo, i64 hi, i64 l, i64 ld, const double* m,
-                  const double* tail, T* U);
-
-// Dense rows that are multiplied together. An entry of W or U is loaded once for all of them. The arithmetic is
-// written out for eight rows. The caller provides room for TILE mapped rows.
-constexpr i64 TILE = 8;
-
-// U += sum over rows lo..hi of z (z^T W), for dense rows. W and U are column-major (l x d). U is in double.
+void product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, double* sums, T* P,
+             double* tail, T* room);
 template <class T>
-void product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* Wt, i64 l, double* Ut, T* P, T* tile);
-
-// The width of a panel of wide_product. Eight floats fill one register of 32 bytes, eight doubles fill two.
-constexpr i64 WIDE = 8;
-
-// The same for more columns. W is split into panels of WIDE columns each, one panel after the other. The last panel
-// is padded with zeros. `sums` and `totals` have the layout of W. `sums` must be zero, and is zero again in the end.
-// The result is added to `totals`.
+i64 column_length(i64 d);
 template <class T>
-void wide_product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* panels, i64 l, T* sums, double* totals, T* P,
-                  T* tile);
+i64 product_room(i64 d, i64 l);
 
 }  // namespace VRPCA_ISA
 }  // namespace vrpca

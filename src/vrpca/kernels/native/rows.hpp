@@ -17,6 +17,7 @@ struct RowMap {
     const double* row_scale = nullptr;
     const double* row_shift = nullptr;
     double unit = 1;
+    bool late = false;  // dense rows: whether products apply the column scale and the shift to W and U, not to X
 };
 
 template <class T_>
@@ -36,6 +37,17 @@ struct CsrRows {
     const I* indices;
     const T* data;
     RowMap<T> map;
+};
+
+// Some columns of W and U (d rows each, row-major), for products with sparse rows.
+template <class T>
+struct Columns {
+    const T* W;
+    T* U;
+    i64 ld;     // the distance between rows of W, and between rows of U
+    i64 count;  // columns that count
+    i64 width;  // columns that are multiplied; W is zero in those that do not count
+    i64 l;      // the distance between rows of P
 };
 
 // All types of rows. Python knows them by these names.

@@ -5,6 +5,24 @@
 namespace vrpca {
 namespace VRPCA_ISA {
 
+// The largest registers of the instruction set, in bytes, and how many of them it has. Tests can ask for larger ones
+// than the processor has: the compiler makes each of them of several.
+#if defined(VRPCA_REGISTER)
+constexpr int REGISTER = VRPCA_REGISTER, REGISTERS = VRPCA_REGISTER == 64 ? 32 : 16;
+#elif defined(__AVX512F__)
+constexpr int REGISTER = 64, REGISTERS = 32;
+#elif defined(__AVX__)
+constexpr int REGISTER = 32, REGISTERS = 16;
+#elif defined(__aarch64__)
+constexpr int REGISTER = 16, REGISTERS = 32;
+#else
+constexpr int REGISTER = 16, REGISTERS = 16;
+#endif
+
+// The numbers in a register.
+template <class T>
+constexpr i64 LANE = REGISTER / i64(sizeof(T));
+
 // gcc drops the calls of a function that only prefetches, because it finds no effect. The empty asm statement
 // prevents that.
 inline void prefetch(const void* p) {
@@ -55,20 +73,29 @@ struct Lanes<double, sizeof(double)> : Scalar<double> {};
 
 using Quad = Lanes<double, 32>;
 
-// The sum of a register's elements.
+// The sum of a register's elements. Halves of it are added until 16 bytes are left.
 template <class T, class V>
 inline T total(V v) {
-    T t = 0;
-    for (unsigned e = 0; e < sizeof(V) / sizeof(T); e++) t += v[e];
-    return t;
+    constexpr int bytes = int(sizeof(V));
+    if constexpr (bytes > 16) {
+        typename Lanes<T, bytes / 2>::V low, high;
+        __builtin_memcpy(&low, &v, bytes / 2);
+        __builtin_memcpy(&high, reinterpret_cast<const char*>(&v) + bytes / 2, bytes / 2);
+        return total<T>(low + high);
+    } else {
+        T t = 0;
+        for (int e = 0; e < bytes / int(sizeof(T)); e++) t += v[e];
+        return t;
+    }
 }
 
-// N numbers in registers of 32 bytes. If they do not fill whole registers of 32 bytes, they are in registers of 16
-// bytes. If they do not fill those either, they are a pair of floats or single numbers.
+// N numbers in the largest registers that they fill, of 64, 32 or 16 bytes. If they do not fill any, they are a pair of
+// floats or single numbers.
 template <class T, int N>
 struct Pack {
     static constexpr int all = N * int(sizeof(T));
-    static constexpr int bytes = all % 32 == 0 ? 32 : all % 16 == 0 ? 16 : all == 8 ? 8 : int(sizeof(T));
+    static constexpr int large = all % REGISTER == 0 ? REGISTER : all % 32 == 0 && REGISTER > 32 ? 32 : 16;
+    static constexpr int bytes = all % 16 == 0 ? large : all == 8 ? 8 : int(sizeof(T));
     static constexpr int count = all / bytes;
     static constexpr int lane = bytes / int(sizeof(T));
     using L = Lanes<T, bytes>;

@@ -12,8 +12,8 @@ namespace VRPCA_ISA {
 // out_i = sum over r < n of k[4 r + i] row_r, for R vectors out_i of `count` entries.
 template <int R, class T>
 inline void combine_rows(const T* const* rows, i64 n, i64 count, const T* k, T* const* out) {
-    using L = Lanes<T, 32>;
-    constexpr i64 lane = 32 / i64(sizeof(T));
+    using L = Lanes<T, REGISTER>;
+    constexpr i64 lane = LANE<T>;
     i64 j = 0;
     for (; j + 2 * lane <= count; j += 2 * lane) {
         typename L::V low[R] = {}, high[R] = {};
@@ -40,8 +40,8 @@ inline void combine_rows(const T* const* rows, i64 n, i64 count, const T* k, T* 
 // D_ic += a_i . b_c for R vectors a_i and C vectors b_c. Rows of D are ld apart.
 template <int R, int C, class T>
 inline void dot_rows(const T* const* a, const T* const* b, i64 count, double* D, i64 ld) {
-    using L = Lanes<T, 32>;
-    constexpr i64 lane = 32 / i64(sizeof(T));
+    using L = Lanes<T, REGISTER>;
+    constexpr i64 lane = LANE<T>;
     typename L::V sum[R][C] = {};
     i64 j = 0;
     for (; j + lane <= count; j += lane) {

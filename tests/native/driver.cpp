@@ -1,5 +1,5 @@
 // Compares the compiled kernels with plain loops in double precision. It needs no Python, so that it can be compiled for
-// another processor and run in an emulator: see run.py. The formulas are those of kernels/reference.py.
+// another processor and run in an emulator: see targets.py. The formulas are those of kernels/reference.py.
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -124,8 +124,8 @@ struct Case {
     }
 
     RowMap<T> map() const {
-        if (!with_map) return {nullptr, nullptr, nullptr, nullptr, unit};
-        return {scale.get(), m.data(), r.data(), b.data(), unit};
+        if (!with_map) return {nullptr, nullptr, nullptr, nullptr, unit, false};
+        return {scale.get(), m.data(), r.data(), b.data(), unit, false};
     }
     const std::int32_t* pointers(std::int32_t) const { return narrow_pointers.data(); }
     const i64* pointers(i64) const { return wide_pointers.data(); }
@@ -155,39 +155,42 @@ Numbers times(const Case<Rows>& c, const Numbers& W, i64 l) {
 // ----------------------------------------------------------------------------------------------------- products
 
 template <class T, class I>
-void native_product(const Case<CsrRows<T, I>>& c, const Numbers& W, i64 l, Memory<T>& U, Memory<T>& P) {
+void native_product(const Case<CsrRows<T, I>>& c, const Numbers& W, i64 l, Memory<T>& U, Memory<T>& P, bool) {
     const auto rows = rows_of(c);
     const i64 ld = DISPATCH(padded(l));
     Numbers wide(c.d * ld), mW(l);
     for (i64 j = 0; j < c.d; j++)
         for (i64 k = 0; k < l; k++) wide[j * ld + k] = W[j * l + k], mW[k] += c.m[j] * W[j * l + k];
-    auto Wp = as<T>(wide), partial = zeros<T>(c.d * ld);
+    auto Wp = as<T>(wide), sums = zeros<T>(c.d * ld);
     auto tail = zeros<double>(l);
-    DISPATCH(product(rows, 0, c.n, Wp.get(), c.with_map ? mW.data() : nullptr, l, ld, partial.get(), P.get(),
-                     tail.get()));
-    DISPATCH(add_partials(partial.get(), 1, c.d, 0, c.d, l, ld, c.with_map ? c.m.data() : nullptr, tail.get(),
-                          U.get()));
+    const Columns<T> of{Wp.get(), sums.get(), ld, l, ld, l};
+    DISPATCH(product(rows, 0, c.n, of, c.with_map ? mW.data() : nullptr, P.get(), tail.get()));
+    for (i64 j = 0; j < c.d; j++)
+        for (i64 k = 0; k < l; k++) U[j * l + k] = T(U[j * l + k] + double(sums[j * ld + k]) - c.m[j] * tail[k]);
 }
 
-// Where column c of row j of W lies: in panels, or column after column.
-i64 place(i64 d, i64 l, i64 j, i64 c) {
-    const i64 wide = DISPATCH(WIDE);
-    return l <= 2 ? c * d + j : (c / wide * d + j) * wide + c % wide;
-}
-
+// Products of dense rows, with the map applied to the rows, or to W and U.
 template <class T>
-void native_product(const Case<DenseRows<T>>& c, const Numbers& W, i64 l, Memory<T>& U, Memory<T>& P) {
-    const auto rows = rows_of(c);
-    const i64 wide = DISPATCH(WIDE), size = (l + wide - 1) / wide * wide * c.d;
-    Numbers laid(size);
+void native_product(const Case<DenseRows<T>>& c, const Numbers& W, i64 l, Memory<T>& U, Memory<T>& P, bool late) {
+    auto rows = rows_of(c);
+    rows.map.late = late;
+    const bool apply = late && c.with_map;
+    const i64 ld = DISPATCH(column_length<T>(c.d));
+    Numbers laid(l * ld), mW(l);
     for (i64 j = 0; j < c.d; j++)
-        for (i64 k = 0; k < l; k++) laid[place(c.d, l, j, k)] = W[j * l + k];
-    auto Wt = as<T>(laid), sums = zeros<T>(size), tile = scratch<T>(DISPATCH(TILE) * c.d);
-    auto totals = zeros<double>(size);
-    if (l <= 2) DISPATCH(product(rows, 0, c.n, Wt.get(), l, totals.get(), P.get(), tile.get()));
-    else DISPATCH(wide_product(rows, 0, c.n, Wt.get(), l, sums.get(), totals.get(), P.get(), tile.get()));
+        for (i64 k = 0; k < l; k++) {
+            laid[k * ld + j] = W[j * l + k] * (apply ? c.s[j] : 1);
+            mW[k] += c.m[j] * W[j * l + k];
+        }
+    auto Wt = as<T>(laid), room = scratch<T>(DISPATCH(product_room<T>(c.d, l)));
+    auto sums = zeros<double>(l * ld), tail = zeros<double>(l);
+    DISPATCH(product(rows, 0, c.n, Wt.get(), apply ? mW.data() : nullptr, l, sums.get(), P.get(), tail.get(),
+                     room.get()));
     for (i64 j = 0; j < c.d; j++)
-        for (i64 k = 0; k < l; k++) U[j * l + k] = T(U[j * l + k] + totals[place(c.d, l, j, k)]);
+        for (i64 k = 0; k < l; k++) {
+            const double u = sums[k * ld + j];
+            U[j * l + k] = T(double(U[j * l + k]) + (apply ? c.s[j] * u - c.m[j] * tail[k] : u));
+        }
 }
 
 template <class Rows>
@@ -199,11 +202,14 @@ void test_products(const Case<Rows>& c) {
         for (i64 i = 0; i < c.n; i++)
             for (i64 j = 0; j < c.d; j++)
                 for (i64 k = 0; k < l; k++) expected[j * l + k] += c.z(i, j) * P[i * l + k];
-        auto U = as<T>(before);
-        auto found = zeros<T>(c.n * l);
-        native_product(c, W, l, U, found);
-        compare<T>(c.name + " product U, l = " + std::to_string(l), U, expected);
-        compare<T>(c.name + " product P, l = " + std::to_string(l), found, P);
+        for (bool late : {false, true}) {
+            auto U = as<T>(before);
+            auto found = zeros<T>(c.n * l);
+            native_product(c, W, l, U, found, late);
+            const std::string what = ", l = " + std::to_string(l) + (late ? ", late" : "");
+            compare<T>(c.name + " product U" + what, U, expected);
+            compare<T>(c.name + " product P" + what, found, P);
+        }
     }
 }
 
@@ -481,7 +487,7 @@ void test_sweep(i64 d, i64 m, i64 b) {
 template <class Rows>
 void test_rows(const std::string& name, bool sparse) {
     for (const bool mapped : {false, true})
-        for (const auto& [n, d] : {std::pair<i64, i64>{9, 1}, {33, 7}, {65, 19}, {40, 64}}) {
+        for (const auto& [n, d] : {std::pair<i64, i64>{9, 1}, {33, 7}, {65, 19}, {40, 64}, {11, 1100}}) {
             const Case<Rows> c(n, d, mapped, sparse, name);
             test_products(c);
             test_gram(c);
@@ -513,6 +519,6 @@ int main() {
         for (i64 d : {1, 30, 1025}) test_tall<float>(d, l, q), test_tall<double>(d, l, q);
     for (i64 d : {5, 1024, 2500}) test_sweep<float>(d, 4, 3), test_sweep<double>(d, 4, 3);
     test_threads();
-    std::printf("%d comparisons, %d wrong (%s)\n", compared, failed, use_avx2() ? "avx2" : "baseline");
+    std::printf("%d comparisons, %d wrong (%s)\n", compared, failed, INSTRUCTION_SETS[instruction_set()]);
     return failed != 0;
 }

@@ -1,0 +1,124 @@
+// The arithmetic of products.hpp for sparse rows.
+#pragma once
+#include "chunks.inl"
+#include "products.hpp"
+
+namespace vrpca {
+namespace VRPCA_ISA {
+
+// The step between the two products of a row. On entry, y is x^T W for C columns from c on. On return, y is a times
+// z^T W, and U += x y^T is left to do.
+template <class T>
+struct FusedStep {
+    const double* mW;
+    i64 columns, l;
+    T* P;
+    double* tail;
+    void operator()(T* y, int C, i64 c, i64 i, double a, double b) const {
+        for (int s = 0; s < C && c + s < columns; s++) {
+            double yc = a * double(y[s]);
+            if (mW) {
+                yc -= a * b * mW[c + s];
+                tail[c + s] += a * b * yc;
+            }
+            if (P) P[i * l + c + s] = T(yc);
+            y[s] = T(a * yc);
+        }
+    }
+};
+
+// One row and one chunk of columns.
+template <bool S, class T, class I>
+struct FusedRow {
+    const CsrRows<T, I>& rows;
+    i64 i;
+    const T* W;
+    T* U;
+    i64 ld;
+    const FusedStep<T>& step;
+    template <int C>
+    void run(i64 c) {
+        T y[C];
+        const SparseRow<T, I> x = raw_row(rows, i);
+        project_chunk<C, S>(x, rows.map.col_scale, W + c, ld, y);
+        step(y, C, c, i, row_factor(rows.map, i), row_shift(rows.map, i));
+        update_chunk<C, S>(x, rows.map.col_scale, y, U + c, ld);
+    }
+};
+
+// y = x^T W and U += before h^T, in one loop. The two do not depend on each other, so the processor can overlap them.
+template <int C, bool S, class T, class I>
+inline void project_and_update(SparseRow<T, I> x, SparseRow<T, I> before, const T* scale, const T* W, T* U, i64 ld,
+                               const Pack<T, C>& h, T* y) {
+    Pack<T, C> s0, s1;
+    s0.zero();
+    s1.zero();
+    const i64 both = (x.nnz < before.nnz ? x.nnz : before.nnz) & ~i64(1);
+    i64 k = 0;
+    for (; k < both; k += 2) {
+        s0.add_scaled(value<S>(x, k, scale), W + i64(x.j[k]) * ld);
+        s1.add_scaled(value<S>(x, k + 1, scale), W + i64(x.j[k + 1]) * ld);
+        h.add_to(value<S>(before, k, scale), U + i64(before.j[k]) * ld);
+        h.add_to(value<S>(before, k + 1, scale), U + i64(before.j[k + 1]) * ld);
+    }
+    for (i64 r = k; r + 1 < x.nnz; r += 2) {
+        s0.add_scaled(value<S>(x, r, scale), W + i64(x.j[r]) * ld);
+        s1.add_scaled(value<S>(x, r + 1, scale), W + i64(x.j[r + 1]) * ld);
+    }
+    if ((x.nnz - k) & 1) s0.add_scaled(value<S>(x, x.nnz - 1, scale), W + i64(x.j[x.nnz - 1]) * ld);
+    for (; k < before.nnz; k++) h.add_to(value<S>(before, k, scale), U + i64(before.j[k]) * ld);
+    s0.add(s1);
+    s0.store(y);
+}
+
+// All rows, with all columns in one chunk. The update by a row shares a loop with the projection of the next row.
+template <bool S, class T, class I>
+struct FusedRows {
+    const CsrRows<T, I>& rows;
+    i64 lo, hi;
+    const T* W;
+    T* U;
+    i64 ld;
+    const FusedStep<T>& step;
+    template <int C>
+    void run(i64 c) {
+        SparseRow<T, I> before{nullptr, nullptr, 0};
+        T y[C];
+        Pack<T, C> h;
+        h.zero();
+        for (i64 i = lo; i < hi; i++) {
+            const SparseRow<T, I> x = raw_row(rows, i);
+            project_and_update<C, S>(x, before, rows.map.col_scale, W, U, ld, h, y);
+            step(y, C, c, i, row_factor(rows.map, i), row_shift(rows.map, i));
+            h.load(y);
+            before = x;
+        }
+        for (i64 k = 0; k < before.nnz; k++)
+            h.add_to(value<S>(before, k, rows.map.col_scale), U + i64(before.j[k]) * ld);
+    }
+};
+
+template <bool S, class T, class I>
+void product_rows(const CsrRows<T, I>& rows, i64 lo, i64 hi, const Columns<T>& of, const double* mW, T* P,
+                  double* tail) {
+    const FusedStep<T> step{mW, of.count, of.l, P, tail};
+    if (of.width <= 4 || of.width == 8 || of.width == MAX_CHUNK) {  // one chunk has all columns
+        for_chunks(of.width, FusedRows<S, T, I>{rows, lo, hi, of.W, of.U, of.ld, step});
+        return;
+    }
+    for (i64 i = lo; i < hi; i++) for_chunks(of.width, FusedRow<S, T, I>{rows, i, of.W, of.U, of.ld, step});
+}
+
+template <class T, class I>
+void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const Columns<T>& of, const double* mW, T* P, double* tail) {
+    if (rows.map.col_scale) product_rows<true>(rows, lo, hi, of, mW, P, tail);
+    else product_rows<false>(rows, lo, hi, of, mW, P, tail);
+}
+
+#define VRPCA_INSTANTIATE(Rows) \
+    template void product(const Rows&, i64, i64, const Columns<Rows::T>&, const double*, Rows::T*, double*);
+VRPCA_EACH_CSR(VRPCA_INSTANTIATE)
+#undef VRPCA_INSTANTIATE
+
+}  // namespace VRPCA_ISA
+}  // namespace vrpca
