@@ -64,7 +64,8 @@ inline void project(const Part<T>& part, const T* W, i64 ld, Ahead& ahead, T* y)
         V w[C];
         for (int c = 0; c < C; c++) w[c] = L::get(W + c * ld + j);
         for (int r = 0; r < TILE_ROWS; r++) {
-            const V x = L::get(part.x[r] + j);
+            V x = L::get(part.x[r] + j);
+            keep(x);
             for (int c = 0; c < C; c++) sum[r][c] += x * w[c];
         }
     }
@@ -90,7 +91,8 @@ inline void update(const Part<T>& part, const T* y, i64 ld, Ahead& ahead, T* U) 
         V u[C];
         for (int c = 0; c < C; c++) u[c] = L::get(U + c * ld + j);
         for (int r = 0; r < TILE_ROWS; r++) {
-            const V x = L::get(part.x[r] + j);
+            V x = L::get(part.x[r] + j);
+            keep(x);
             for (int c = 0; c < C; c++) u[c] += h[r][c] * x;
         }
         for (int c = 0; c < C; c++) L::put(U + c * ld + j, u[c]);

@@ -30,6 +30,19 @@ inline void prefetch(const void* p) {
     __asm__ volatile("");
 }
 
+// Keeps a number that was loaded in its register. Otherwise gcc may load it once more for every use, where a processor
+// has fewer loads than multiplications to spare.
+template <class V>
+inline void keep(V& v) {
+#if defined(__x86_64__)
+    __asm__("" : "+v"(v));
+#elif defined(__aarch64__)
+    __asm__("" : "+w"(v));
+#else
+    (void)v;
+#endif
+}
+
 // Prefetches begin..end, but at most the first `most` bytes. A cache line has 64 bytes.
 inline void prefetch_range(const void* begin, const void* end, i64 most) {
     const char* p = static_cast<const char*>(begin);
