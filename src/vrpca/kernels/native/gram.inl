@@ -7,13 +7,13 @@
 namespace vrpca {
 namespace VRPCA_ISA {
 
-// The columns of a strip. They take 64 bytes of a row: two registers of 32 bytes.
+// The columns of a strip. They take two registers.
 template <class T>
-constexpr i64 STRIP = 64 / i64(sizeof(T));
+constexpr i64 STRIP = 2 * LANE<T>;
 
-// Columns that are multiplied with a strip at once. 4 x 2 sums, 2 registers of the strip and one factor take 11 of
-// AVX2's 16 registers.
-constexpr i64 BROADCAST = 4;
+// Columns that are multiplied with a strip at once. Each has two registers of sums. With two registers of the strip and
+// one factor, 15 of 16 or 27 of 32 registers are in use.
+constexpr i64 BROADCAST = REGISTERS >= 32 ? 12 : 6;
 
 // The bytes of all strips together. They determine how many rows are copied at a time. The strips should stay in the
 // cache while they are multiplied. More rows make the additions to G in double rarer.
@@ -34,18 +34,19 @@ i64 gram_rows(i64 d) {
 template <class T>
 i64 gram_room(i64 d) { return gram_side<T>(d) * gram_rows<T>(d) + d; }
 
-// Products of BROADCAST columns with a strip, summed over `count` rows in T, then added to G in double.
+// Products of `columns` columns with a strip, summed over `count` rows in T, then added to G in double. left[q] is column
+// q; there are BROADCAST of them, though not all may count.
 template <class T>
-inline void gram_tile(const T* left, const T* right, i64 count, double* G, i64 side) {
+inline void gram_tile(const T* const* left, i64 columns, const T* right, i64 count, double* G, i64 side) {
     constexpr int S = int(STRIP<T>);
     Pack<T, S> sum[BROADCAST];
     for (int q = 0; q < BROADCAST; q++) sum[q].zero();
     for (i64 r = 0; r < count; r++) {
         Pack<T, S> y;
         y.load(right + r * S);
-        for (int q = 0; q < BROADCAST; q++) sum[q].add_product(left[r * S + q], y);
+        for (int q = 0; q < BROADCAST; q++) sum[q].add_product(left[q][r * S], y);
     }
-    for (int q = 0; q < BROADCAST; q++) {
+    for (i64 q = 0; q < columns; q++) {
         T t[S];
         sum[q].store(t);
         for (int e = 0; e < S; e++) G[q * side + e] += double(t[e]);
@@ -74,9 +75,16 @@ void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, T* strips) {
             for (i64 e = 0; c + e < d; e++) rest[e] = a * z[c + e];
             rest[d - c] = T(row_scale(rows.map, first + r));
         }
-        for (i64 i = 0; i < side; i += BROADCAST)
+        for (i64 i = 0; i <= d; i += BROADCAST) {
+            const T* left[BROADCAST];
+            for (i64 q = 0; q < BROADCAST; q++) {
+                const i64 column = i + q < side ? i + q : side - 1;
+                left[q] = strips + column / S * S * most + column % S;
+            }
+            const i64 columns = side - i < BROADCAST ? side - i : BROADCAST;
             for (i64 c = i / S * S; c < side; c += S)
-                gram_tile(strips + i / S * S * most + i % S, strips + c * most, count, G + i * side + c, side);
+                gram_tile(left, columns, strips + c * most, count, G + i * side + c, side);
+        }
     }
 }
 
