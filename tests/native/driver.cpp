@@ -161,12 +161,12 @@ void native_product(const Case<CsrRows<T, I>>& c, const Numbers& W, i64 l, Memor
     Numbers wide(c.d * ld), mW(l);
     for (i64 j = 0; j < c.d; j++)
         for (i64 k = 0; k < l; k++) wide[j * ld + k] = W[j * l + k], mW[k] += c.m[j] * W[j * l + k];
-    auto Wp = as<T>(wide), sums = zeros<T>(c.d * ld);
+    auto Wp = as<T>(wide), partial = zeros<T>(c.d * ld);
     auto tail = zeros<double>(l);
-    const Columns<T> of{Wp.get(), sums.get(), ld, l, ld, l};
-    DISPATCH(product(rows, 0, c.n, of, c.with_map ? mW.data() : nullptr, P.get(), tail.get()));
-    for (i64 j = 0; j < c.d; j++)
-        for (i64 k = 0; k < l; k++) U[j * l + k] = T(U[j * l + k] + double(sums[j * ld + k]) - c.m[j] * tail[k]);
+    DISPATCH(product(rows, 0, c.n, Wp.get(), c.with_map ? mW.data() : nullptr, l, ld, partial.get(), P.get(),
+                     tail.get()));
+    DISPATCH(add_partials(partial.get(), 1, c.d, 0, c.d, l, ld, c.with_map ? c.m.data() : nullptr, tail.get(),
+                          U.get()));
 }
 
 // Products of dense rows, with the map applied to the rows, or to W and U.

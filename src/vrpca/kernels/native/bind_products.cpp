@@ -21,109 +21,117 @@ i64 rows_per_sum(const CsrRows<T, I>& r) {
     return std::max<i64>(16384, entries ? i64(8.0 * double(r.d) * double(r.n) / double(entries)) : r.n);
 }
 
-// A product with fewer than two entries per column works on W and U themselves: copies would cost more than they save.
-template <class T, class I>
-bool few_entries(const CsrRows<T, I>& r) { return r.indptr[r.n] - r.indptr[0] < 2 * r.d; }
+struct SparsePlan {
+    bool in_place;  // W and U are used as they are; otherwise W is copied, and every thread has a U of its own
+    i64 width;      // the distance between the rows of W, and between the rows of a thread's U
+    i64 parts;      // the number of threads
+    i64 copies;     // the number of threads that have a U of their own
+    i64 per_sum;    // the rows of a part that are summed before they are added to U
+};
 
-// m^T W for `count` columns of W, whose rows are l apart.
+// W and U are used as they are if their rows fill whole registers and they begin with a cache line. They are also
+// used as they are if there are fewer than two entries per column: a copy would cost more than it saves. A thread
+// gets at least as many entries as its own U has rows.
+template <class T, class I>
+SparsePlan plan_product(const CsrRows<T, I>& r, i64 l, bool on_cache_lines, i64 threads) {
+    const i64 entries = r.indptr[r.n] - r.indptr[0], per_sum = rows_per_sum(r);
+    const bool few = entries < 2 * r.d, one_sum = few || r.n <= per_sum * threads;
+    SparsePlan plan;
+    plan.in_place = few || ((l <= 2 || l % 4 == 0) && on_cache_lines);
+    plan.width = plan.in_place ? l : DISPATCH(padded(l));
+    plan.parts = few ? 1 : std::max<i64>(1, std::min<i64>(threads, entries / std::max<i64>(1, r.d)));
+    plan.copies = plan.in_place && one_sum ? plan.parts - 1 : plan.parts;
+    plan.per_sum = one_sum ? std::max<i64>(1, r.n) : per_sum;
+    return plan;
+}
+
+bool on_cache_line(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 64 == 0; }
+
+// W (d x l) with rows `width` apart, zero past column l.
 template <class T>
-std::vector<double> shift_times(const double* m, const T* W, i64 d, i64 l, i64 count) {
-    std::vector<double> mW(count);
+Memory<T> pad(const T* W, i64 d, i64 l, i64 width) {
+    auto out = scratch<T>(d * width);
+    for (i64 j = 0; j < d; j++) {
+        for (i64 c = 0; c < l; c++) out[j * width + c] = W[j * l + c];
+        for (i64 c = l; c < width; c++) out[j * width + c] = 0;
+    }
+    return out;
+}
+
+// m^T W.
+template <class T>
+std::vector<double> shift_times(const double* m, const T* W, i64 d, i64 l) {
+    std::vector<double> mW(l);
     for (i64 j = 0; j < d; j++)
-        for (i64 c = 0; c < count; c++) mW[c] += m[j] * double(W[j * l + c]);
+        for (i64 c = 0; c < l; c++) mW[c] += m[j] * double(W[j * l + c]);
     return mW;
 }
 
-// U -= m tail^T.
-template <class T>
-void subtract_shift(const double* m, const double* tail, i64 d, i64 l, i64 count, T* U) {
-    for (i64 j = 0; j < d; j++)
-        for (i64 c = 0; c < count; c++) U[j * l + c] = T(double(U[j * l + c]) - m[j] * tail[c]);
-}
-
-// Every thread has a table of its own. A row of it has a row of W and one of U side by side, padded to whole registers.
-// So an entry of X touches one or two cache lines, and the update of U finds in the cache what the product with W read.
-template <class T>
-struct Table {
-    T* rows;
-    i64 width;  // columns of W, and of U
-    T& W(i64 j, i64 c) const { return rows[2 * j * width + c]; }
-    T& U(i64 j, i64 c) const { return rows[(2 * j + 1) * width + c]; }
-
-    void fill(const T* W_, i64 d, i64 l, i64 count) const {
-        for (i64 j = 0; j < d; j++) {
-            for (i64 c = 0; c < count; c++) W(j, c) = W_[j * l + c];
-            for (i64 c = count; c < width; c++) W(j, c) = 0;
-        }
-    }
-    void clear(i64 d) const {
-        for (i64 j = 0; j < d; j++) std::fill(&U(j, 0), &U(j, 0) + width, T(0));
-    }
-};
-
-// U += Z^T (Z W) by tables, for `count` columns of matrices with l columns.
+// U += Z^T (Z W). The last thread works on U itself if it can.
 template <class T, class I>
-void product_by_tables(const BoundRows<CsrRows<T, I>>& self, const T* W, i64 l, i64 count, T* U, T* P, i64 threads,
-                       const double* mW, double* tail) {
+void few_columns(const BoundRows<CsrRows<T, I>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
     const auto& r = self.rows;
-    const i64 d = r.d, width = DISPATCH(padded(count)), entries = r.indptr[r.n] - r.indptr[0];
-    const i64 parts = std::max<i64>(1, std::min<i64>(threads, entries / std::max<i64>(1, d)));
-    const i64 per_sum = rows_per_sum(r);
+    const i64 d = r.d;
+    const double* m = r.map.shift;
+    const auto plan = plan_product(r, l, on_cache_line(W) && on_cache_line(U), threads);
+    const i64 parts = plan.parts, size = d * plan.width;
     const auto cut = split(r, parts);
-    const Borrowed<T> room(*self.room, 2 * parts * d * width);
-    const auto table = [&](i64 p) { return Table<T>{room.get() + 2 * p * d * width, width}; };
-    auto tails = zeros<double>(parts * count);
-    const i64 sums = r.n <= per_sum * parts ? 1 : (largest_part(cut) + per_sum - 1) / per_sum;
+    const auto copy = plan.in_place ? Memory<T>() : pad(W, d, l, plan.width);
+    const auto mW = m ? shift_times(m, W, d, l) : std::vector<double>();
+    const Borrowed<T> partial(*self.room, plan.copies * size);
+    auto tail = zeros<double>(parts * l);
+    const i64 sums = std::max<i64>(1, (largest_part(cut) + plan.per_sum - 1) / plan.per_sum);
     for (i64 s = 0; s < sums; s++) {
         in_parallel(parts, [&](i64 p) {
-            const auto mine = table(p);
-            if (s == 0) mine.fill(W, d, l, count);
-            mine.clear(d);
-            const i64 lo = sums == 1 ? cut[p] : std::min(cut[p + 1], cut[p] + s * per_sum);
-            const i64 hi = sums == 1 ? cut[p + 1] : std::min(cut[p + 1], lo + per_sum);
-            const Columns<T> of{&mine.W(0, 0), &mine.U(0, 0), 2 * width, count, width, l};
-            DISPATCH(product(r, lo, hi, of, mW, P, tails.get() + p * count));
+            T* mine = p < plan.copies ? partial.get() + p * size : U;
+            if (p < plan.copies) std::fill(mine, mine + size, T(0));
+            const i64 lo = std::min(cut[p + 1], cut[p] + s * plan.per_sum);
+            const i64 hi = std::min(cut[p + 1], lo + plan.per_sum);
+            DISPATCH(product(r, lo, hi, plan.in_place ? W : copy.get(), m ? mW.data() : nullptr, l, plan.width, mine, P,
+                             tail.get() + p * l));
         });
-        in_parallel(parts, [&](i64 q) {
-            for (i64 j = d * q / parts; j < d * (q + 1) / parts; j++)
-                for (i64 c = 0; c < count; c++) {
-                    double u = 0;
-                    for (i64 p = 0; p < parts; p++) u += double(table(p).U(j, c));
-                    U[j * l + c] = T(double(U[j * l + c]) + u);
-                }
-        });
+        const bool last = s + 1 == sums;
+        for (i64 p = 1; last && p < parts; p++)
+            for (i64 c = 0; c < l; c++) tail[c] += tail[p * l + c];
+        if (plan.copies || (m && last))
+            in_parallel(parts, [&](i64 q) {
+                DISPATCH(add_partials(partial.get(), plan.copies, d, d * q / parts, d * (q + 1) / parts, l, plan.width,
+                                      last ? m : nullptr, tail.get(), U));
+            });
     }
-    for (i64 p = 0; p < parts; p++)
-        for (i64 c = 0; c < count; c++) tail[c] += tails[p * count + c];
 }
 
-// U += Z^T (Z W) for `count` columns of matrices with l columns.
-template <class T, class I>
-void some_columns(const BoundRows<CsrRows<T, I>>& self, const T* W, i64 l, i64 count, T* U, T* P, i64 threads) {
-    const auto& r = self.rows;
-    const double* m = r.map.shift;
-    const auto mW = m ? shift_times(m, W, r.d, l, count) : std::vector<double>();
-    const double* mW_ = m ? mW.data() : nullptr;
-    auto tail = zeros<double>(count);
-    if (few_entries(r)) DISPATCH(product(r, 0, r.n, Columns<T>{W, U, l, count, count, l}, mW_, P, tail.get()));
-    else product_by_tables(self, W, l, count, U, P, threads, mW_, tail.get());
-    if (m) subtract_shift(m, tail.get(), r.d, l, count, U);
-}
-
-// Columns that are multiplied at a time where W is large. All of them are in one chunk of the kernel, and W and U stay
-// in the cache. With 20000 rows of W, float32 and two threads (512 kB of second-level cache each), 144 columns take 43 ns
+// Columns that are multiplied at a time where W is large. All of them are in one chunk of the kernel, and W and U stay in
+// the cache. With 20000 rows of W, float32 and two threads (512 kB of second-level cache each), 144 columns take 43 ns
 // of processor time per entry instead of 170 to 190, and 32 columns take 10 instead of 14 to 17.
 constexpr i64 STRIP = 16;
 constexpr i64 LARGE = 1 << 20;  // bytes of W that do not stay in a second-level cache of 512 kB to 2 MB together with U
+
+// Go through columns c to c + w of a matrix (n x l): `move` gets the places in a strip (n x w) and in the matrix.
+template <class T, class Move>
+void strip(i64 n, i64 l, i64 c, i64 w, Move move) {
+    for (i64 j = 0; j < n; j++)
+        for (i64 s = 0; s < w; s++) move(j * w + s, j * l + c + s);
+}
 
 // U += Z^T (Z W): all columns at once, or strip by strip.
 template <class T, class I>
 void product(const BoundRows<CsrRows<T, I>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
     const auto& r = self.rows;
-    const bool at_once = l <= STRIP || r.d * l * i64(sizeof(T)) <= LARGE || few_entries(r);
-    const i64 step = at_once ? std::max<i64>(l, 1) : STRIP;
-    for (i64 c = 0; c < l; c += step)
-        some_columns(self, W + c, l, std::min(step, l - c), U + c, P ? P + c : nullptr, threads);
+    const i64 d = r.d, entries = r.indptr[r.n] - r.indptr[0];
+    if (l <= STRIP || d * l * i64(sizeof(T)) <= LARGE || entries < 2 * d) {
+        few_columns(self, W, l, U, P, threads);
+        return;
+    }
+    auto Ws = scratch<T>(d * STRIP), Us = scratch<T>(d * STRIP), Ps = scratch<T>(P ? r.n * STRIP : 0);
+    for (i64 c = 0; c < l; c += STRIP) {
+        const i64 w = std::min(STRIP, l - c);
+        strip<T>(d, l, c, w, [&](i64 to, i64 from) { Ws[to] = W[from]; });
+        std::fill(Us.get(), Us.get() + d * w, T(0));
+        few_columns(self, Ws.get(), w, Us.get(), P ? Ps.get() : nullptr, threads);
+        strip<T>(d, l, c, w, [&](i64 from, i64 to) { U[to] += Us[from]; });
+        if (P) strip<T>(r.n, l, c, w, [&](i64 from, i64 to) { P[to] = Ps[from]; });
+    }
 }
 
 // -------------------------------------------------------------------------------------------------- dense rows
@@ -138,7 +146,7 @@ void product(const BoundRows<DenseRows<T>>& self, const T* W, i64 l, T* U, T* P,
     const T* s = r.map.late ? r.map.col_scale : nullptr;
     const double* m = r.map.late ? r.map.shift : nullptr;
     const auto cut = split(r, parts);
-    const auto mW = m ? shift_times(m, W, d, l, l) : std::vector<double>();
+    const auto mW = m ? shift_times(m, W, d, l) : std::vector<double>();
     const Borrowed<T> room(*self.room, size + parts * own);
     const Borrowed<double> sums(*self.totals, parts * (size + l));
     T* Wt = room.get();

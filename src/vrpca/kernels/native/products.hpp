@@ -5,11 +5,18 @@
 namespace vrpca {
 namespace VRPCA_ISA {
 
-// U += sum over rows lo..hi of z (z^T W), for sparse rows and some columns of W and U. P (n x l) receives Z W unless it
-// is null. mW is m^T W, or null without a shift m. The kernel does not subtract the share of m from U. The caller does,
-// with m tail^T: the kernel adds the sum of a b (z^T W) over the rows to tail.
+// U += sum over rows lo..hi of z (z^T W), for sparse rows. W and U are d x l, row-major, with rows ld apart. W is
+// zero past column l. P (n x l) receives Z W unless it is null. mW is m^T W, or null without a shift m. The kernel
+// does not subtract the share of m from U. The caller does, with m tail^T: the kernel adds the sum of a b (z^T W)
+// over the rows to tail.
 template <class T, class I>
-void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const Columns<T>& of, const double* mW, T* P, double* tail);
+void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, i64 ld, T* U, T* P,
+             double* tail);
+
+// Rows lo..hi of U (d x l) += the sum of `parts` matrices (d x ld) - m tail^T. m may be null.
+template <class T>
+void add_partials(const T* partial, i64 parts, i64 d, i64 lo, i64 hi, i64 l, i64 ld, const double* m,
+                  const double* tail, T* U);
 
 // The same for dense rows. W and the sums are column-major: column c begins at c ld, where ld is column_length(d). W is
 // zero past row d. The sums are in double. They are of x y^T, so the caller applies the column scale and the shift that

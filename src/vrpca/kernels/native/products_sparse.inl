@@ -6,16 +6,16 @@
 namespace vrpca {
 namespace VRPCA_ISA {
 
-// The step between the two products of a row. On entry, y is x^T W for C columns from c on. On return, y is a times
-// z^T W, and U += x y^T is left to do.
+// The step between the two products of a row. On entry, y is x^T W for C columns from c on. Columns from l on are
+// padding. On return, y is a times z^T W, and U += x y^T is left to do.
 template <class T>
 struct FusedStep {
     const double* mW;
-    i64 columns, l;
+    i64 l;
     T* P;
     double* tail;
     void operator()(T* y, int C, i64 c, i64 i, double a, double b) const {
-        for (int s = 0; s < C && c + s < columns; s++) {
+        for (int s = 0; s < C && c + s < l; s++) {
             double yc = a * double(y[s]);
             if (mW) {
                 yc -= a * b * mW[c + s];
@@ -99,25 +99,48 @@ struct FusedRows {
 };
 
 template <bool S, class T, class I>
-void product_rows(const CsrRows<T, I>& rows, i64 lo, i64 hi, const Columns<T>& of, const double* mW, T* P,
+void product_rows(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, i64 ld, T* U, T* P,
                   double* tail) {
-    const FusedStep<T> step{mW, of.count, of.l, P, tail};
-    if (of.width <= 4 || of.width == 8 || of.width == MAX_CHUNK) {  // one chunk has all columns
-        for_chunks(of.width, FusedRows<S, T, I>{rows, lo, hi, of.W, of.U, of.ld, step});
+    const FusedStep<T> step{mW, l, P, tail};
+    if (ld <= 4 || ld == 8 || ld == MAX_CHUNK) {  // one chunk has all columns
+        for_chunks(ld, FusedRows<S, T, I>{rows, lo, hi, W, U, ld, step});
         return;
     }
-    for (i64 i = lo; i < hi; i++) for_chunks(of.width, FusedRow<S, T, I>{rows, i, of.W, of.U, of.ld, step});
+    for (i64 i = lo; i < hi; i++) for_chunks(ld, FusedRow<S, T, I>{rows, i, W, U, ld, step});
 }
 
 template <class T, class I>
-void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const Columns<T>& of, const double* mW, T* P, double* tail) {
-    if (rows.map.col_scale) product_rows<true>(rows, lo, hi, of, mW, P, tail);
-    else product_rows<false>(rows, lo, hi, of, mW, P, tail);
+void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, i64 ld, T* U, T* P,
+             double* tail) {
+    if (rows.map.col_scale) product_rows<true>(rows, lo, hi, W, mW, l, ld, U, P, tail);
+    else product_rows<false>(rows, lo, hi, W, mW, l, ld, U, P, tail);
 }
 
-#define VRPCA_INSTANTIATE(Rows) \
-    template void product(const Rows&, i64, i64, const Columns<Rows::T>&, const double*, Rows::T*, double*);
+template <class T>
+void add_partials(const T* partial, i64 parts, i64 d, i64 lo, i64 hi, i64 l, i64 ld, const double* m,
+                  const double* tail, T* U) {
+    if (!m && l == ld) {  // the matrices have the layout of U: each is one flat vector
+        for (i64 p = 0; p < parts; p++)
+#pragma omp simd
+            for (i64 s = lo * l; s < hi * l; s++) U[s] += partial[p * d * l + s];
+        return;
+    }
+    for (i64 j = lo; j < hi; j++)
+        for (i64 c = 0; c < l; c++) {
+            double u = m ? -m[j] * tail[c] : 0;
+            for (i64 p = 0; p < parts; p++) u += double(partial[(p * d + j) * ld + c]);
+            U[j * l + c] = T(double(U[j * l + c]) + u);
+        }
+}
+
+#define VRPCA_INSTANTIATE(Rows)                                                                                       \
+    template void product(const Rows&, i64, i64, const Rows::T*, const double*, i64, i64, Rows::T*, Rows::T*, double*);
 VRPCA_EACH_CSR(VRPCA_INSTANTIATE)
+#undef VRPCA_INSTANTIATE
+
+#define VRPCA_INSTANTIATE(Rows) \
+    template void add_partials(const Rows::T*, i64, i64, i64, i64, i64, i64, const double*, const double*, Rows::T*);
+VRPCA_EACH_DENSE(VRPCA_INSTANTIATE)
 #undef VRPCA_INSTANTIATE
 
 }  // namespace VRPCA_ISA

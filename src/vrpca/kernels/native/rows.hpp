@@ -39,17 +39,6 @@ struct CsrRows {
     RowMap<T> map;
 };
 
-// Some columns of W and U (d rows each, row-major), for products with sparse rows.
-template <class T>
-struct Columns {
-    const T* W;
-    T* U;
-    i64 ld;     // the distance between rows of W, and between rows of U
-    i64 count;  // columns that count
-    i64 width;  // columns that are multiplied; W is zero in those that do not count
-    i64 l;      // the distance between rows of P
-};
-
 // All types of rows. Python knows them by these names.
 using DenseRowsF32 = DenseRows<float>;
 using DenseRowsF64 = DenseRows<double>;

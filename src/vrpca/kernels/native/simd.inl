@@ -31,10 +31,10 @@ inline void prefetch(const void* p) {
 }
 
 // Keeps a number that was loaded in its register. Otherwise gcc may load it once more for every use, where a processor
-// has fewer loads than multiplications to spare.
+// has fewer loads than multiplications to spare. Registers that tests ask for may not exist.
 template <class V>
 inline void keep(V& v) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(VRPCA_REGISTER)
     __asm__("" : "+v"(v));
 #elif defined(__aarch64__)
     __asm__("" : "+w"(v));
