@@ -50,7 +50,7 @@ NARROW, MANY = 4, 16  # columns of a block of `Narrow`; twice as many where this
 UNRESOLVED = 4  # times the residual: Ritz values this close may be those of equal eigenvalues
 NARROW_BLOCKS = 8  # blocks that `Narrow` keeps, besides the wanted vectors, before a restart
 LEAST_BLOCKS = 2  # the same where memory is limited: the last block and the next one
-# Columns that two cores multiply while a disk reads 1 GB/s, in whole panels with the witness: 1.1e11 (dense) and 1.5e10
+# Columns that two cores multiply while a disk reads 1 GB/s, in whole registers with the witness: 1.1e11 (dense) and 1.5e10
 # (sparse) flops per second, four of them per entry and column, entries of 4 and 8 bytes: the rates of plan.py.
 FREE, SPARSE_FREE = 111, 31
 # The same as LONG for a disk that reads 1 GB/s. In-memory fits to 1e-6, processor seconds halved for two cores, against
@@ -74,7 +74,7 @@ class Accelerated:
 
     @staticmethod
     def width_for(k: int, cost: str) -> int:
-        """Wider blocks pay where passes are the cost; elsewhere, columns fill the panels of products."""
+        """Wider blocks pay where passes are the cost; elsewhere, columns fill the registers of sparse products."""
         return k + max(4, k // 2) if cost == "passes" else whole_registers(k, 8)
 
 
@@ -264,7 +264,7 @@ class Wide(FromSample, FewPasses):
 
     def __init__(self, options: Options, width: int):
         super().__init__(options, width)
-        self.start_width = whole_registers(WIDE * width + WIDE_EXTRA - 2, 8)  # with the witness, whole panels
+        self.start_width = whole_registers(WIDE * width + WIDE_EXTRA - 2, 8)  # with the witness, whole registers
 
     def _shrink(self) -> None:
         """A narrower start, too."""

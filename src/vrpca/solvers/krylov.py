@@ -50,7 +50,7 @@ class Krylov(Solver[KrylovState]):
 
     @staticmethod
     def width_for(k: int, cost: str) -> int:
-        """As many columns as fill the panels of dense products, also for one vector."""
+        """As many columns as fill the registers of sparse products, also for one vector."""
         return whole_registers(k, 8)
 
     def memory(self, size: Size) -> dict[str, float]:

@@ -24,7 +24,7 @@ ROUNDING = 100  # times eps: squares of unit vectors below this may be rounding,
 DEPENDENT = 1e-6  # eigenvalues of a Gram matrix of unit vectors below this: a combination has lost 3 digits
 DRIFTED = 2  # a Ritz value above this multiple of the trace outside W, which bounds it, is more than rounding
 TRUSTED = 3  # products before an estimate is believed at all: the first ones from a random start say little
-WIDTH = 8  # random vectors of a random search: they fill a panel of the kernels
+WIDTH = 8  # random vectors of a random search: they fill the registers of sparse products
 MOST = 40  # products of a random search: its bound is then within 2% of the Ritz value (d = 1e6, failure 1e-6)
 FOUND = 1e-6  # a random search has found more than a value if it exceeds it by this part: float32 rounds to 1e-7
 
