@@ -50,8 +50,8 @@ NARROW, MANY = 4, 16  # columns of a block of `Narrow`; twice as many where this
 UNRESOLVED = 4  # times the residual: Ritz values this close may be those of equal eigenvalues
 NARROW_BLOCKS = 8  # blocks that `Narrow` keeps, besides the wanted vectors, before a restart
 LEAST_BLOCKS = 2  # the same where memory is limited: the last block and the next one
-# Columns that two cores multiply while a disk reads 1 GB/s, in whole registers with the witness: 1.1e11 (dense) and 1.5e10
-# (sparse) flops per second, four of them per entry and column, entries of 4 and 8 bytes: the rates of plan.py.
+# Columns that two cores multiply while a disk reads 1 GB/s, in whole registers with the witness: 1.1e11 (dense) and
+# 1.5e10 (sparse) flops per second, four of them per entry and column, entries of 4 and 8 bytes: the rates of plan.py.
 FREE, SPARSE_FREE = 111, 31
 # The same as LONG for a disk that reads 1 GB/s. In-memory fits to 1e-6, processor seconds halved for two cores, against
 # 8 ns per entry: with 45 entries per feature (RCV1, k = 6), `SparseReading` takes 5 passes of 7 times reading, `Narrow`
