@@ -10,6 +10,8 @@ import os
 import subprocess
 import sys
 
+from vrpca import kernels
+
 CORES = ("Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX")  # OpenBLAS for x86-64: SSE, AVX, AVX2, AVX2, AVX-512
 PROBE = """
 import numpy as np, scipy.linalg, threadpoolctl
@@ -39,7 +41,8 @@ def settings() -> list[dict[str, str]]:
         else:
             instead = probe.stdout.strip() or "nothing that this processor can run"
             print(f"{core}: left out, BLAS has {instead} for it.", flush=True)
-    return [*found, {"VRPCA_ISA": "baseline"}]
+    lesser = ["baseline", "avx2"] if kernels.instruction_set() == "avx512" else ["baseline"]
+    return [*found, *({"VRPCA_ISA": name} for name in lesser)]
 
 
 def main() -> int:

@@ -15,8 +15,9 @@ import numpy as np
 
 from vrpca.markup import paragraphs, tag
 
-STORED = 8  # units of rounding by which a component may be turned when it is stored: up to 6 in the fuzz harness
-PROVEN = 2  # times the usual rounding that a proof allows for: up to 1.7 times in the fuzz harness
+PROVEN = 3  # times the usual rounding that a proof allows for: up to 2.7 times in the fuzz harness
+SUMMED = 4  # A itself, summed up row by row, is as far off as products with a basis of so many vectors: up to 2.5 there
+QUOTIENT = 4  # units of rounding of the ratio of two sums that a bound is computed from
 EQUAL = 64  # Ritz values that differ by fewer units of rounding are taken for equal: products err by up to 16 of them
 FEW = 5  # components that a sentence lists: more would not be read
 
@@ -121,7 +122,7 @@ def certify(
     mu: float,
     kind: str,
     eps: float,
-    unit: float = 0.0,
+    turned: float = 0.0,
     basis: int = 0,
 ) -> Certificate:
     """Bound the suboptimality of the k leading Ritz vectors.
@@ -142,8 +143,8 @@ def certify(
         How mu was found.
     eps : float
         Rounding of A W, relative to A.
-    unit : float
-        Rounding of W: that of its number type.
+    turned : float
+        Angle by which rounding may have turned a component after all this.
     basis : int
         Number of vectors that W and A W are combined from; 0 where A is known and W is multiplied by it.
     """
@@ -157,9 +158,9 @@ def certify(
         lengths = np.zeros_like(lengths)
     best = min(_bound_with_gap(theta, G, k, mu), _bound_without_gap(theta, G, k, mu))
     value = theta[:k].sum()
-    E = _product_error(theta, eps, 0 if kind == "estimated" else basis)
+    E = _product_error(theta, eps, 0 if kind == "estimated" else max(basis, SUMMED))
     hidden = 0.0 if k == d else _rounding(theta, lengths[:k], k, mu, E[:k])
-    stored = k * (STORED * unit) ** 2 + float(np.finfo(float).eps)
+    stored = k * turned**2 + QUOTIENT * float(np.finfo(float).eps)
     bound = max(0.0, float(1 - value / best)) + hidden + stored
     return Certificate(min(1.0, bound), kind, norms / top, _angles(theta, lengths + E, k, mu, eps), float(mu / top))
 

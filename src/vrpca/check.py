@@ -198,7 +198,7 @@ class _Search:
         H = self.S.T @ self.AS
         theta, Y = scipy.linalg.eigh((H + H.T) / 2, self.S.T @ self.S)
         theta, Y = theta[::-1], Y[:, ::-1][:, : self.k + EXTRA + 1]
-        rounding = 2 * ROUNDING * float(np.finfo(self.view.dtype).eps)  # of the two sums that are compared
+        rounding = 2 * ROUNDING * self.view.rounding  # of the two sums that are compared
         self.at_least = max(0.0, 1 - self.objective / float(theta[: self.k].sum()) - rounding)
         return theta, self.AS @ Y - self.S @ (Y * theta[: Y.shape[1]])
 
@@ -207,7 +207,7 @@ class _Search:
 
         If the space's k leading vectors are at most ``b`` from optimal, the optimum is at most their sum / ``1 - b``.
         """
-        k, d, eps = self.k, self.view.d, float(np.finfo(self.view.dtype).eps)
+        k, d, eps = self.k, self.view.d, self.view.rounding
         count = min(k + EXTRA, len(theta))
         G = R[:, :count].T @ R[:, :count]
         found = certify(theta[:count], G, k, d, _outside(theta, R, count), "estimated", eps)
@@ -229,7 +229,7 @@ class _Search:
         R = R[:, : self.k + EXTRA]
         lengths = np.linalg.norm(R, axis=0)
         longest = np.argsort(-lengths)[: min(EXTRA, self.view.d - self.S.shape[1])]
-        new = R[:, longest[lengths[longest] > ROUNDING * np.finfo(self.view.dtype).eps]]
+        new = R[:, longest[lengths[longest] > ROUNDING * self.view.rounding]]
         if not new.size:
             return new
         for _ in range(2):

@@ -125,11 +125,12 @@ def orthonormal_rows(S: Array, V: Array, D: Array, shortest: float, n_threads: i
 def triplets(
     W: Array, P: Array | None, norms: Array, k: int, transposed: bool, compute_u: bool
 ) -> tuple[Array | None, Array, Array]:
-    """U, s, Vt, the k largest: W holds one side's vectors, P = Z W the other's times the singular values.
+    """U, s, Vt, k of each: W holds one side's vectors, P = Z W the other's times the singular values.
 
-    `norms` are the lengths of the columns of P, or estimates where there is no P; they are the singular values.
+    `norms` are the lengths of the columns of P, or estimates where there is no P; they are the singular values. The k
+    leading columns of W are those that count: rounding of `norms` must not exchange them for others.
     """
-    order = np.argsort(-norms, kind="stable")[:k]
+    order = np.argsort(-norms[:k], kind="stable")
     norms = norms[order]
     other = None
     if P is not None and (compute_u or transposed):

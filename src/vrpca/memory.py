@@ -28,7 +28,7 @@ NORM_NUMBERS = 4  # doubles per row with sampling="norm": norms, their inverses,
 SHIFT_NUMBERS = 4  # doubles per row where the transposed matrix is centred: a vector of ones, scaled and rounded
 SMALL_MATRICES = 6  # matrices of the order of a search space, in double precision: it, its eigenvectors, LAPACK's room
 JOINED_BLOCKS = 5  # blocks in double precision in `solvers.base.together`: both, their factors, LAPACK's copy
-PANEL = 8  # sparse products are padded to multiples of so many columns (kernels/native/sizes.hpp)
+PADDED = 8  # sparse products are padded to multiples of so many columns (kernels/native/sizes.hpp)
 TILE_ROWS = 6  # rows that a dense product copies at a time, at most (kernels/native/products_dense.inl)
 PART_ROWS = 64  # rows that a thread of a dense product has, at least (kernels/native/parts.hpp)
 SEARCH_WIDTH = 8  # vectors of a block of a random search (WIDTH in solvers/outside.py)

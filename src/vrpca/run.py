@@ -35,6 +35,7 @@ LONG_PATIENCE = 20  # the same near that level, where the bound may still creep
 AT_ROUNDING = 4  # a residual below this multiple of a product's rounding is at the level of rounding
 NEAR_ROUNDING = 32  # and one below this multiple is near it; both are rules of thumb
 MONOTONE = 100  # multiples of eps by which the objective may fall: sums of n terms in pieces err by some tens of eps
+STORED = 8  # units of rounding by which a component may be turned when it is stored: up to 6 in the fuzz harness
 SEARCHES = 4  # the most random searches of a proof: three times something may be found outside, and taken in
 
 
@@ -161,10 +162,13 @@ def finite(state: State) -> bool:
 
 
 def certificate_of(state: State, k: int, view: View) -> Certificate:
-    """Bound for the k leading vectors."""
-    unit = float(np.finfo(view.dtype).eps)
-    eps = view.rounding if state.basis else view.rounding_of_matrix
-    certificate = certify(state.theta, state.G, k, state.d, state.mu, state.kind, eps, unit, state.basis)
+    """Bound for the k leading vectors.
+
+    Where the rows of the view are columns of X, components are products with the vectors, and have their rounding.
+    """
+    turned = STORED * float(np.finfo(view.dtype).eps) + (view.rounding if view.transposed else 0.0)
+    eps = view.rounding if state.basis else view.rounding_of_matrix(double=state.steps_left == 0)
+    certificate = certify(state.theta, state.G, k, state.d, state.mu, state.kind, eps, turned, state.basis)
     if certificate.kind == "exact":
         return replace(certificate, ceiling=certificate.mu)
     if state.ceiling is None:

@@ -168,6 +168,20 @@ def test_products_that_are_centred_late_keep_their_accuracy(width, rng):
     assert np.linalg.norm(U - exact) < 4 * np.sqrt(5) * eps(np.float32) * np.linalg.norm(exact)
 
 
+def test_rounding_leaves_nothing_along_the_mean_where_it_is_subtracted_late(rng):
+    """Rounding Z W by about the same in every row must not add up: U is about as exact as the products are."""
+    n, d = 6000, 2000
+    X = (rng.standard_normal((n, d)) + 3.8).astype(np.float32)
+    mean = X.astype(float).mean(0)
+    W = np.linalg.qr(rng.standard_normal((d, 4)))[0].astype(np.float32)
+    U = np.zeros((d, 4), np.float32)
+    native.product(native.dense_rows(X, None, mean, None, None, 1.0, late=True), W, U, None, 2)
+    Z = X - mean
+    off = (U - Z.T @ (Z @ W.astype(float))) / n
+    along = np.abs(mean @ off) / np.linalg.norm(mean)
+    assert along.max() < 4 * 3.9 * eps(np.float32)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_float32_sums_over_many_sparse_rows_keep_their_accuracy(threads, rng):
     """One common column and a few rare ones, as in counts: U's entries are sums of n terms of one sign."""

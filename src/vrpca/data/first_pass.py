@@ -166,6 +166,7 @@ class MomentSum(Reduction):
     least_rows: int | None = None  # subclasses: the fewest rows that they like to see at a time
     rng: Rng | None = None  # subclasses: the order in which they like to see rows
     rows_sampled = 0
+    late = False  # subclasses: whether they have centred products instead of rows
 
     def __init__(self, problem: Problem, factor: float | None = None):
         self.weights, self.center, self.n_threads = problem.weights, problem.center, problem.n_threads
@@ -353,8 +354,10 @@ def cancellation_of(moments: Moments, inverse: Array | None = None) -> float:
     return float(np.sqrt((moments.second * weight).sum() / variance)) if variance > 0 else 1.0
 
 
-def first_unit(X: Any) -> float:
-    """A power of two that brings the first entries of a block to about 1."""
+def first_unit(X: Any, root: Array | None = None) -> float:
+    """A power of two that brings the first entries of a block to about 1; rows without weight do not count."""
+    if root is not None and not root.all():
+        X = X[root > 0]
     values = X.data if sp.issparse(X) else X
     head = np.asarray(values).reshape(-1)[:HEAD_ENTRIES]
     return _power_of_two(float(np.max(np.abs(head), initial=0.0)))
@@ -403,7 +406,7 @@ class SampleProductSum(MomentSum):
         self.unit: float | None = None
 
     def _add_more(self, X: Any, root: Array | None) -> None:
-        self.unit = first_unit(X) if self.unit is None else self.unit
+        self.unit = first_unit(X, root) if self.unit is None else self.unit
         U = np.zeros_like(self.W)
         rows = make_rows(X, None, self.origin, root, None, self.unit, self.late)
         kernels.product(rows, self.W, U, None, self.n_threads)
@@ -418,10 +421,10 @@ class SampleProductSum(MomentSum):
     def finding(self, moments: Moments, col_scale: Array | None, trace: float, support: Array | None) -> Pair | None:
         """The block made orthonormal, without columns that hold nothing, the guest, and their products with A.
 
-        None where numbers overflow, where the origin was so far from the mean that the difference does not cancel,
-        where products were centred that should not have been, or where the block's vectors are dependent.
+        None where numbers overflow, where the origin was so far from the mean that the difference does not cancel, or
+        where the block's vectors are dependent.
         """
-        if self.unit is None or (self.late and cancellation_of(moments) > LATE):
+        if self.unit is None:
             return None
         ratio = self.unit / moments.factor  # the square of one of the two may overflow
         W, U = self.W.astype(np.float64), self.sum / ratio / ratio / moments.total

@@ -58,7 +58,7 @@ class GramSum(MomentSum):
 
     def _add_more(self, X: Any, root: Array | None) -> None:
         if self.origin is None:
-            self._begin(X)
+            self._begin(X, root)
         if self.sparse:
             self._add_sparse(X, root)
         elif X.shape[1] <= NARROW:
@@ -66,9 +66,9 @@ class GramSum(MomentSum):
         else:
             self._add_wide(X, None if root is None else root.astype(X.dtype))
 
-    def _begin(self, X: Any) -> None:
+    def _begin(self, X: Any, root: Array | None) -> None:
         """What the first rows say: how large numbers are, where their mean is, whether they are sparse."""
-        self.unit = first_unit(X)
+        self.unit = first_unit(X, root)
         if 1 / MODERATE < self.unit < MODERATE:
             self.unit = 1.0
         self.sparse = few_entries(X)

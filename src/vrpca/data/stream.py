@@ -169,7 +169,7 @@ class StreamSum(Streaming, MomentSum):
         self.unit: float | None = None
 
     def _add_more(self, X: Any, root: Array | None) -> None:
-        self.unit = first_unit(X) if self.unit is None else self.unit
+        self.unit = first_unit(X, root) if self.unit is None else self.unit
         mean = self.running_mean if self.center else None
         self.stream.add(X, RowMap(X.dtype, None, mean, root, None, self.unit))
 

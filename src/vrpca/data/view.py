@@ -75,6 +75,7 @@ class View:
     support: Array | None = None  # which columns of Z are not zero, where known
     diagonal: Array | None = None  # of A, where known: the mean squares of Z's columns
     cancellation: float = 1.0  # how much larger numbers are than what centring leaves, where it comes after products
+    transposed: bool = False  # whether the rows are columns of X
     rows_read: int = field(default=0, init=False)
     norms: Array | None = field(default=None, init=False)  # of all rows, squared, once they have been read
 
@@ -121,7 +122,7 @@ class View:
         if not source.sparse:
             late = cancellation <= LATE and row_map.moderate
             row_map, cancellation = replace(row_map, late=late), cancellation if late else 1.0
-        return cls(source, row_map, frobenius, problem.n_threads, support, diagonal, cancellation)
+        return cls(source, row_map, frobenius, problem.n_threads, support, diagonal, cancellation, transpose)
 
     @property
     def trace(self) -> float:
@@ -131,8 +132,8 @@ class View:
     def receive(self, first_pass: FirstPass) -> FirstPass:
         """The first pass with what it found in the terms of this view."""
         moments, sums = first_pass.moments, first_pass.sums
-        if sums is None:
-            return first_pass
+        if sums is None or (sums.late and not self.map.late):
+            return replace(first_pass, sums=None)
         with np.errstate(over="ignore", invalid="ignore"):
             trace = (self.frobenius * moments.factor) ** 2 / self.n
             found = sums.finding(moments, self.map.col_scale, trace, self.support)
@@ -181,11 +182,11 @@ class View:
         self.rows_read += self.n
         return accumulator.result()
 
-    @property
-    def rounding_of_matrix(self) -> float:
-        """Relative rounding of A itself, which is summed up in double precision; that of the data if they have more."""
+    def rounding_of_matrix(self, double: bool) -> float:
+        """Relative rounding of A itself: summed up in double precision, or in the precision of the data."""
         late = min(self.cancellation**2, CANCELS)  # beyond it, rows are centred before they are multiplied
-        return max(float(np.finfo(self.dtype).eps), late * float(np.finfo(float).eps))
+        in_double = late * float(np.finfo(float).eps)
+        return in_double if double else max(float(np.finfo(self.dtype).eps), in_double)
 
     def matrix(self) -> Array:
         """Return A itself (d x d), in double precision, by one pass."""

@@ -24,7 +24,7 @@ from vrpca.data.stream import ROWS_PER_VECTOR, Basis, StreamSum
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
 from vrpca.linalg import orthonormalise
-from vrpca.memory import DOUBLE, PANEL, Size, padded_to, small_matrices
+from vrpca.memory import DOUBLE, PADDED, Size, padded_to, small_matrices
 from vrpca.options import Options
 from vrpca.solvers.base import Passes, Rng, Solver, less, random_start, together, whole_registers
 from vrpca.solvers.krylov import LEAST_HEARD, STATES, Krylov, KrylovState
@@ -385,7 +385,7 @@ class Narrow(Accelerated, Solver[NarrowState]):
         wider = self.width + 2 * block
         rows = self.width + max(self._capacity(size.d), min(2 * wider, size.d)) + 4 * block
         rows += 2 * (self.width + 1) if size.guessed else 0
-        columns = padded_to(2 * block + 1, PANEL)
+        columns = padded_to(2 * block + 1, PADDED)
         kept = rows + 2 * self.width + 2 * columns + self.heard
         busy = max(columns * v + size.product(columns), (self.heard + STATES * self.width) * v)
         return {f"a Krylov space of {rows} vectors of length {size.d}": kept * v + busy + small_matrices(rows)}

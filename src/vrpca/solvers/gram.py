@@ -82,14 +82,13 @@ class Gram(Solver[Answer]):
         l, d = self.width, view.d
         with blas_threads(view.n_threads):
             values, V = leading_pairs(A, min(l + 1, d))
-        W = np.ascontiguousarray(V[:, :l], dtype=view.dtype)
-        exact = W.astype(np.float64)  # what was rounded to W, not V, is to be certified
-        U = A @ exact
-        theta, Y = ritz(exact.T @ U)
-        exact, U = exact @ Y, U @ Y
-        R = U - exact * theta
+        V = np.linalg.qr(V[:, :l])[0]  # inverse iteration may leave close pairs less than orthonormal
+        U = A @ V
+        theta, Y = ritz(V.T @ U)
+        V, U = V @ Y, U @ Y
+        R = U - V * theta
         mu, kind = known_outside(values, l, None)
-        W = exact.astype(view.dtype)
+        W = np.ascontiguousarray(V, dtype=view.dtype)
         return Answer(d=d, W=W, theta=theta, G=R.T @ R, mu=mu, kind=kind, basis=0, steps_left=steps_left)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from vrpca.data.first_pass import FirstPass
 from vrpca.data.view import View
-from vrpca.memory import PANEL, Size, padded_to, small_matrices
+from vrpca.memory import PADDED, Size, padded_to, small_matrices
 from vrpca.options import Options
 from vrpca.solvers.base import Answer, Passes, Rng, Solver, less, random_start, together, whole_registers
 from vrpca.solvers.outside import known_outside
@@ -50,7 +50,7 @@ class Krylov(Solver[KrylovState]):
 
     @staticmethod
     def width_for(k: int, cost: str) -> int:
-        """As many columns as fill the registers of sparse products, also for one vector."""
+        """As many columns as fill the registers of sparse products, also for one vector: more need fewer passes."""
         return whole_registers(k, 8)
 
     def memory(self, size: Size) -> dict[str, float]:
@@ -58,10 +58,10 @@ class Krylov(Solver[KrylovState]):
         v, capacity = size.vector, min(max(self.capacity, 3 * (self.width + 1)), size.d)
         block, watched = min(self.block + 1, size.d), min(self.watched, size.d)
         guessed = self.width if size.guessed else 0
-        columns, first = padded_to(block + 1, PANEL), min(max(self.first_columns, block) + guessed, capacity)
+        columns, first = padded_to(block + 1, PADDED), min(max(self.first_columns, block) + guessed, capacity)
         kept = self.found_vectors + 2 * capacity + STATES * watched + 2 * columns + self.heard
         busy = max(columns * v + size.product(columns), (self.heard + STATES * self.width) * v, STATES * block * v)
-        wide = padded_to(first + 1, PANEL)
+        wide = padded_to(first + 1, PADDED)
         begun = (self.found_vectors + 3 * first + guessed) * v + max(
             3 * wide * v + size.product(wide), size.joined(first)
         )

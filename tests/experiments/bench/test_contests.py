@@ -184,13 +184,10 @@ def test_a_busy_machine_is_noted(play, monkeypatch, load, warned):
     assert any("load average up to 2.5" in note for note in contest_table(found, RATES).notes) is warned
 
 
-def test_the_limit_of_a_product(data):
-    """Reading is the limit with few columns, arithmetic with many."""
+def test_the_limit_of_a_pass(data):
     n, d = data.shape
-    assert RATES.limit(data, 1, 3.0) == pytest.approx(3 * 4 * n * d / 1e10)
-    assert RATES.limit(data, 100, 3.0) == pytest.approx(3 * 400 * n * d / 1e11)
-    sparse = replace(data, nnz=1000)
-    assert RATES.limit(sparse, 1, 1.0) == pytest.approx(8000 / 1e10)
+    assert RATES.limit(data, 3.0) == pytest.approx(3 * 4 * n * d / 1e10)
+    assert RATES.limit(replace(data, nnz=1000), 1.0) == pytest.approx(8000 / 1e10)
 
 
 def test_the_table_compares_times_with_the_limit(play, data):
@@ -198,12 +195,12 @@ def test_the_table_compares_times_with_the_limit(play, data):
     table = contest_table(found, RATES)
     best = found.best("a", 1e-3)
     column = table.header.index("roof")
-    assert table.rows[0][column] == f"{best['seconds'] / RATES.limit(data, found.k, best['passes']):.1f}"
+    assert table.rows[0][column] == f"{best['seconds'] / RATES.limit(data, best['passes']):.1f}"
 
 
 def test_rates_are_measured():
-    rates = measure_rates(1)
-    assert rates.bandwidth > 1e8 and rates.flops > 1e8 and rates.threads == 1
+    rates = measure_rates(1, size=1 << 20)
+    assert rates.bandwidth > 0 and rates.flops > 0 and rates.threads == 1
     assert rates.instruction_set in str(rates) and rates.as_json()["flops"] == rates.flops
 
 

@@ -1,4 +1,4 @@
-"""What the machine can do: how fast it reads memory and multiplies matrices. No product is faster than both allow."""
+"""What the machine can do: how fast it reads memory and multiplies matrices. No pass is faster than reading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vrpca import kernels
 from vrpca.experiments.shared.datasets import Prepared
 from vrpca.threads import blas_threads, in_parallel
 
-READ_BYTES = 1 << 28  # more than any cache holds
+READ_BYTES = 1 << 28  # more than most caches hold
 SIDE = 1500  # of the matrices that are multiplied
 REPEATS = 5  # the best time counts
 
@@ -37,25 +37,21 @@ class Rates:
         """The rates by name."""
         return asdict(self)
 
-    def limit(self, data: Prepared, k: int, passes: float) -> float:
-        """The least seconds that a number of passes can take, each a product of X and of its transpose with k columns.
-
-        Rows of float32 are read once per pass; an entry takes four operations per column.
-        """
+    def limit(self, data: Prepared, passes: float) -> float:
+        """The least seconds that so many readings of float32 data can take."""
         n, d = data.shape
-        entries = n * d if data.nnz is None else data.nnz
-        stored = entries * (8 if data.sparse else 4)  # a sparse entry has an index besides
-        return passes * max(stored / self.bandwidth, 4 * entries * k / self.flops)
+        stored = 4 * n * d if data.nnz is None else 8 * data.nnz  # a sparse entry has an index besides
+        return passes * stored / self.bandwidth
 
 
-def measure(threads: int) -> Rates:
-    """The rates of this machine."""
-    return Rates(os.cpu_count() or 1, threads, kernels.instruction_set(), _bandwidth(threads), _flops(threads))
+def measure(threads: int, size: int = READ_BYTES) -> Rates:
+    """The rates of this machine; `size` bytes are read."""
+    return Rates(os.cpu_count() or 1, threads, kernels.instruction_set(), _bandwidth(threads, size), _flops(threads))
 
 
-def _bandwidth(threads: int) -> float:
+def _bandwidth(threads: int, size: int) -> float:
     """Bytes read per second, by inner products of long vectors with themselves."""
-    parts = np.ones((threads, READ_BYTES // 4 // threads), np.float32)
+    parts = np.ones((threads, size // 4 // threads), np.float32)
     with blas_threads(1):
         seconds = _best(lambda: sum(in_parallel(threads, lambda part: float(part @ part), list(parts))))
     return parts.nbytes / seconds
@@ -63,9 +59,9 @@ def _bandwidth(threads: int) -> float:
 
 def _flops(threads: int) -> float:
     A = np.ones((SIDE, SIDE), np.float32)
-    out = np.empty_like(A)
+    B, out = A.copy(), np.empty_like(A)
     with blas_threads(threads):
-        return 2 * SIDE**3 / _best(lambda: np.matmul(A, A.copy(), out=out))
+        return 2 * SIDE**3 / _best(lambda: np.matmul(A, B, out=out))
 
 
 def _best(work: Callable[[], Any]) -> float:

@@ -25,7 +25,7 @@ def contest_table(contest: Contest, rates: Rates) -> Table:
 
 
 def _cells(contest: Contest, contender: str, target: float, rates: Rates) -> list[str]:
-    """Time, ratio to our time, passes, time over the least that they can take, peak memory, true suboptimality."""
+    """Time, ratio to our time, passes, time over that of mere reading, peak memory, true suboptimality."""
     best = contest.best(contender, target)
     if best is None:
         return [_why_not(contest, contender), *[""] * (len(COLUMNS) - 1)]
@@ -34,7 +34,7 @@ def _cells(contest: Contest, contender: str, target: float, rates: Rates) -> lis
     passes = roof = ""
     if best["passes"] is not None:
         passes = f"{best['passes']:.3g}"
-        roof = f"{best['seconds'] / rates.limit(contest.data, contest.k, best['passes']):.1f}"
+        roof = f"{best['seconds'] / rates.limit(contest.data, best['passes']):.1f}"
     memory, truth = f"{best['memory'] / 2**20:.0f}", f"{max(best['truth'], 0):.0e}"
     return [f"{best['seconds']:.3g}", ratio, passes, roof, memory, truth]
 

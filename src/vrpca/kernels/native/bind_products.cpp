@@ -142,30 +142,31 @@ template <class T>
 void product(const BoundRows<DenseRows<T>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
     const auto& r = self.rows;
     const i64 d = r.d, parts = parts_of(r, threads);
-    const i64 ld = DISPATCH(column_length<T>(d)), size = l * ld, own = DISPATCH(product_room<T>(d, l));
+    const i64 ld = DISPATCH(column_length<T>(d)), own = DISPATCH(product_room<T>(d, l));
+    const i64 size = (l * ld + 15) / 16 * 16, with_tail = size + (l + 7) / 8 * 8;  // every part begins with a cache line
     const T* s = r.map.late ? r.map.col_scale : nullptr;
     const double* m = r.map.late ? r.map.shift : nullptr;
     const auto cut = split(r, parts);
     const auto mW = m ? shift_times(m, W, d, l) : std::vector<double>();
     const Borrowed<T> room(*self.room, size + parts * own);
-    const Borrowed<double> sums(*self.totals, parts * (size + l));
+    const Borrowed<double> sums(*self.totals, parts * with_tail);
     T* Wt = room.get();
     for (i64 c = 0; c < l; c++) {
         for (i64 j = 0; j < d; j++) Wt[c * ld + j] = s ? s[j] * W[j * l + c] : W[j * l + c];
         std::fill(Wt + c * ld + d, Wt + (c + 1) * ld, T(0));
     }
     in_parallel(parts, [&](i64 p) {
-        double* mine = sums.get() + p * (size + l);
-        std::fill(mine, mine + size + l, 0.0);
+        double* mine = sums.get() + p * with_tail;
+        std::fill(mine, mine + with_tail, 0.0);
         DISPATCH(product(r, cut[p], cut[p + 1], Wt, m ? mW.data() : nullptr, l, mine, P, mine + size,
                          Wt + size + p * own));
     });
     for (i64 c = 0; c < l; c++) {
         double tail = 0;
-        for (i64 p = 0; p < parts; p++) tail += sums.get()[p * (size + l) + size + c];
+        for (i64 p = 0; p < parts; p++) tail += sums.get()[p * with_tail + size + c];
         for (i64 j = 0; j < d; j++) {
             double u = 0;
-            for (i64 p = 0; p < parts; p++) u += sums.get()[p * (size + l) + c * ld + j];
+            for (i64 p = 0; p < parts; p++) u += sums.get()[p * with_tail + c * ld + j];
             if (s) u *= double(s[j]);
             if (m) u -= m[j] * tail;
             U[j * l + c] = T(double(U[j * l + c]) + u);

@@ -6,7 +6,8 @@
 namespace vrpca {
 namespace VRPCA_ISA {
 
-// The widest chunk. project_chunk has four sums of this width. In double, they fill the 16 registers of AVX2.
+// The widest chunk. project_chunk has four sums of this width. In double, they fill the 16 registers of AVX2, or half of
+// those of AVX-512.
 constexpr int MAX_CHUNK = 16;
 
 // out[c] = x . column c for C columns. Returns |x|^2. The compiler leaves that out where the caller does not use it.

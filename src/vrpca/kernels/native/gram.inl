@@ -24,11 +24,11 @@ template <class T>
 i64 gram_side(i64 d) { return (d + 1 + STRIP<T> - 1) / STRIP<T> * STRIP<T>; }
 
 // Rows that are copied at a time. At least 16, so that the additions to G do not take most of the time on wide data.
-// At most 512, so that rounding of the sums in T stays small.
+// At most 128, so that rounding of the sums in T stays small.
 template <class T>
 i64 gram_rows(i64 d) {
     const i64 rows = GRAM_BYTES / (gram_side<T>(d) * i64(sizeof(T)));
-    return rows < 16 ? 16 : rows > 512 ? 512 : rows;
+    return rows < 16 ? 16 : rows > 128 ? 128 : rows;
 }
 
 template <class T>

@@ -4,6 +4,8 @@
 // rows, with a group of columns at a time. So registers are full whatever the number of columns is, and R rows
 // with C columns take R + C loads for R x C products.
 #pragma once
+#include <cstdint>
+
 #include "products.hpp"
 #include "rows.inl"
 
@@ -26,19 +28,29 @@ constexpr i64 SUMMED = 256;
 template <class T>
 i64 column_length(i64 d) { return (d + LANE<T> - 1) / LANE<T> * LANE<T>; }
 
-// Room for U in T, for y, and for the rows of a tile: mapped, and their ends.
+// The next multiple of a cache line.
 template <class T>
-i64 product_room(i64 d, i64 l) { return l * column_length<T>(d) + TILE_ROWS * (l + d + LANE<T>); }
+inline i64 whole_lines(i64 count) {
+    constexpr i64 line = 64 / i64(sizeof(T));
+    return (count + line - 1) / line * line;
+}
+
+// Room for U in T, for y, and for the rows of a tile: their ends, and the whole rows where they are mapped.
+template <class T>
+i64 product_room(i64 d, i64 l) {
+    return whole_lines<T>(l * column_length<T>(d)) + whole_lines<T>(TILE_ROWS * l) +
+           whole_lines<T>(TILE_ROWS * (LANE<T> + d));
+}
 
 // Asks for the rows of the next tile while this one is multiplied: a little in every step, so that requests do not have
 // to wait for each other. With very few columns and large registers there are fewer steps than cache lines. Then the
 // processor's own prefetcher has to fill the gaps.
 struct Ahead {
-    const char* at;
+    std::uintptr_t at;
     i64 step;
     void ask() {
-        prefetch(at);
-        at += step;
+        prefetch(reinterpret_cast<const void*>(at));
+        at += std::uintptr_t(step);
     }
 };
 
@@ -151,16 +163,14 @@ struct Between {
     void run(i64 c) {
         for (i64 r = 0; r < TILE_ROWS; r++) {
             const double a = r < count ? row_factor(rows.map, i + r) : 0;
-            const double ab = mW && r < count ? a * row_shift(rows.map, i + r) : 0;
+            const double b = mW && r < count ? row_shift(rows.map, i + r) : 0;
             for (i64 s = c; s < c + C; s++) {
                 T& place = y[TILE_ROWS * c + r * C + s - c];
                 double yc = a * double(place);
-                if (mW) {
-                    yc -= ab * mW[s];
-                    tail[s] += ab * yc;
-                }
+                if (mW) yc -= a * b * mW[s];
                 if (P && r < count) P[(i + r) * l + s] = T(yc);
                 place = T(a * yc);
+                if (mW) tail[s] += b * double(place);  // of the rounded number, so that what U gets along m cancels
             }
         }
     }
@@ -209,13 +219,14 @@ void product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* W, const double*
     const i64 d = rows.d, ld = column_length<T>(d), groups = (l + TILE_COLUMNS - 1) / TILE_COLUMNS;
     const i64 steps = 2 * groups * ld / LANE<T>, bytes = TILE_ROWS * d * i64(sizeof(T));
     const i64 per_step = steps ? (bytes + steps - 1) / steps : 0;
-    T *U = room, *y = U + l * ld, *ends = y + TILE_ROWS * l, *mapped_rows = ends + TILE_ROWS * LANE<T>;
+    T *U = room, *y = U + whole_lines<T>(l * ld), *ends = y + whole_lines<T>(TILE_ROWS * l);
+    T* mapped_rows = ends + TILE_ROWS * LANE<T>;
     for (i64 e = 0; e < l * ld; e++) U[e] = 0;
     for (i64 i = lo; i < hi; i += TILE_ROWS) {
         const i64 count = hi - i < TILE_ROWS ? hi - i : TILE_ROWS;
         const T* row[TILE_ROWS];
         read_tile(rows, i, count, mapped_rows, row, ends);
-        Ahead ahead{reinterpret_cast<const char*>(rows.X + (i + count) * d), per_step};
+        Ahead ahead{reinterpret_cast<std::uintptr_t>(rows.X + (i + count) * d), per_step};
         for (i64 e = 0; e < TILE_ROWS * l; e++) y[e] = 0;
         for_parts(row, d, ends, [&](const Part<T>& part) { for_groups(l, Project<T>{part, W, ld, ahead, y}); });
         for_groups(l, Between<T>{rows, i, count, l, mW, tail, P, y});

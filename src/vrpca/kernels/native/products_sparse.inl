@@ -17,12 +17,10 @@ struct FusedStep {
     void operator()(T* y, int C, i64 c, i64 i, double a, double b) const {
         for (int s = 0; s < C && c + s < l; s++) {
             double yc = a * double(y[s]);
-            if (mW) {
-                yc -= a * b * mW[c + s];
-                tail[c + s] += a * b * yc;
-            }
+            if (mW) yc -= a * b * mW[c + s];
             if (P) P[i * l + c + s] = T(yc);
             y[s] = T(a * yc);
+            if (mW) tail[c + s] += b * double(y[s]);  // of the rounded number, so that what U gets along m cancels
         }
     }
 };

@@ -36,7 +36,7 @@ template <class V>
 inline void keep(V& v) {
 #if defined(__x86_64__) && !defined(VRPCA_REGISTER)
     __asm__("" : "+v"(v));
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) && !defined(VRPCA_REGISTER)
     __asm__("" : "+w"(v));
 #else
     (void)v;
