@@ -32,8 +32,8 @@ QUICK: dict[str, Sequence[int]] = {"mnist": (6,), "rcv1": (3,), "news20": (6,), 
 IN_PASSES: dict[str, Sequence[int]] = dict.fromkeys(("mnist", "rcv1", "news20", "clustered-5", "clustered-2"), ())
 PEERS_ABOUT = (
     "Best time in seconds, its ratio to the first contender's, passes over the data, the time over what this machine "
-    "needs to read the data so often (roof), peak extra memory and the true suboptimality, for each target: the fastest "
-    "setting that reaches it. Made by `vrpca bench`; "
+    "needs to read the data so often (roof), peak extra memory and the true suboptimality, for each target: the "
+    "fastest setting that reaches it. Made by `vrpca bench`; "
     "[how it is measured](../../benchmark-peers.md)."
 )
 GROWTH_ABOUT = "Time of a pass and number of passes as the data grow. Made by `vrpca bench growth`."
