@@ -233,3 +233,18 @@ def test_what_is_outside_in_numbers():
     assert told == 20 and above == 0
     exact = vrpca.svd(X, 3, solver="gram").certificate
     assert exact.ceiling == exact.mu and exact.failure == 0
+
+
+@pytest.mark.parametrize("solver", ["accelerated", "krylov"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_start_where_the_data_are_zero_hides_nothing(solver, dtype, rng):
+    """Its vectors vanish where the data do. What takes their place has to lie where the data are."""
+    X = np.zeros((36, 82), dtype)
+    X[:, ::4] = rng.standard_normal((36, 21)) * np.r_[np.full(8, 3.0), np.linspace(1, 0.4, 13)]
+    start = np.eye(82, dtype=dtype)[[1, 2, 3]]
+    found = vrpca.svd(X, 3, solver=solver, cost="time", tol=1e-6, start=start, random_state=0)
+    s = np.linalg.svd(X.astype(float))[1]
+    V = np.linalg.qr(found.Vt.T.astype(float))[0]
+    explained = np.linalg.norm(X.astype(float) @ V) ** 2 / (s[:3] ** 2).sum()
+    assert 1 - explained <= found.certificate.suboptimality
+    assert found.converged

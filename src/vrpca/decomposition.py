@@ -465,9 +465,14 @@ def _without_empty_columns(source: Source, options: Options, k: int) -> tuple[So
 
 
 def _oriented(start: np.ndarray | None, problem: Problem, first_pass: FirstPass, view: View) -> np.ndarray | None:
-    """A guess of right singular vectors as columns for the view: as they are, or multiplied by Z on the other side."""
-    if start is None or view.source is problem.source:
-        return None if start is None else start.T
+    """A guess of right singular vectors as columns for the view: as they are, or multiplied by Z on the other side.
+
+    They are zero where the data are: a search space that has more there would seem to span all of the data too soon.
+    """
+    if start is None:
+        return None
+    if view.source is problem.source:
+        return start.T if view.support is None else np.where(view.support[:, None], start.T, 0)
     return View.of(problem, first_pass.moments).projections(np.ascontiguousarray(start.T))
 
 

@@ -168,7 +168,7 @@ def certificate_of(state: State, k: int, view: View) -> Certificate:
     """
     turned = STORED * float(np.finfo(view.dtype).eps) + (view.rounding if view.transposed else 0.0)
     eps = view.rounding if state.basis else view.rounding_of_matrix(double=state.steps_left == 0)
-    certificate = certify(state.theta, state.G, k, state.d, state.mu, state.kind, eps, turned, state.basis)
+    certificate = certify(state.theta, state.G, k, state.d, state.outside(k), state.kind, eps, turned, state.basis)
     if certificate.kind == "exact":
         return replace(certificate, ceiling=certificate.mu)
     if state.ceiling is None:

@@ -18,6 +18,7 @@ from vrpca.options import Options
 from vrpca.solvers.steps import NO_STEP, Step
 
 Rng = np.random.Generator
+ELSEWHERE = 1e-6  # of a column's squares, beyond rounding: QR has replaced what depends on others by anything else
 SPANNED = 1e-7  # if less is left of a unit vector after Householder QR in double precision, the others span it
 
 
@@ -45,6 +46,10 @@ class State(ABC):
     def left(self) -> float:
         """The trace of A on W's complement, which no eigenvalue there exceeds: tr A = 1."""
         return max(0.0, 1.0 - float(self.theta.sum()))
+
+    def outside(self, k: int) -> float:
+        """`mu` for a certificate of the k leading pairs."""
+        return self.mu
 
     @abstractmethod
     def vectors(self) -> np.ndarray:
@@ -168,9 +173,16 @@ def random_start(view: View, l: int, rng: Rng, W0: np.ndarray | None = None) -> 
     rng.standard_normal(out=W, dtype=view.dtype)
     if W0 is not None:
         W[:, : min(l, W0.shape[1])] = W0[:, :l]
-    if view.support is not None:
-        W[~view.support] = 0
+    if view.support is None:
+        orthonormalise(W)
+        return W
+    W[~view.support] = 0
     orthonormalise(W)
+    empty = (W[~view.support] ** 2).sum(axis=0) > ELSEWHERE
+    if empty.any() and l <= view.support.sum():  # columns of `W0` that vanished where the data do, or depend on others
+        W[:, empty] = rng.standard_normal((view.d, int(empty.sum())), dtype=view.dtype)
+        W[~view.support] = 0
+        orthonormalise(W)
     return W
 
 

@@ -32,6 +32,13 @@ class LightSnapshot(Answer):
     tol: float = 0.0  # how exactly `deflation` finds each vector
     projected: bool = True  # whether the snapshot had P
 
+    def outside(self, k: int) -> float:
+        """What the probe says, but no less than the last Ritz value: a young probe has not seen much of the complement.
+
+        Without spare pairs, the last one is the k-th, and says nothing of what comes after it.
+        """
+        return max(self.mu, float(self.theta[-1])) if len(self.theta) > k else self.mu
+
     def light(self) -> LightSnapshot:
         """The snapshot without U and P."""
         kept = {field.name: getattr(self, field.name) for field in fields(LightSnapshot)}
