@@ -40,7 +40,10 @@ def test_good_models_pass(X, solver, dtype):
     result = check(model, X.astype(dtype))
     true, ratio = truth(X.astype(dtype).astype(float), model.components_)
     assert result.ok and result.tol == model.tol
-    assert true - 1e-14 <= result.certificate.suboptimality <= 2 * true + 1e-10
+    cancelled = np.linalg.norm(X) / np.linalg.norm(
+        X - X.mean(axis=0)
+    )  # rounding counts as often: products are centred late
+    assert true - 1e-14 <= result.certificate.suboptimality <= 2 * true + 1e-10 * cancelled**2
     np.testing.assert_allclose(result.explained_variance_ratio, ratio, rtol=1e-5)
     assert result.mean_deviation < 1e-6
     assert 3 <= result.n_passes <= 12

@@ -195,7 +195,7 @@ def test_the_table_compares_times_with_the_limit(play, data):
     table = contest_table(found, RATES)
     best = found.best("a", 1e-3)
     column = table.header.index("roof")
-    assert table.rows[0][column] == f"{best['seconds'] / RATES.limit(data, best['passes']):.1f}"
+    assert table.rows[0][column] == f"{best['seconds'] / RATES.limit(data, best['passes']):.3g}"
 
 
 def test_rates_are_measured():

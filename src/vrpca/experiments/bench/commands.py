@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -73,7 +74,7 @@ def peers(
 ) -> None:
     """Compare this package with its peers: all of them, or those with one of the `words` in their names."""
     rivals = contenders(solvers, words)
-    rates = measure_rates(run.conditions.threads)
+    rates = _rates(run, "peers")
     with _session(run, "peers") as session:
         tasks = _tasks(choice, session.cache, QUICK)
         contests = [contest(data, k, rivals, targets, session) for data, k in tasks]
@@ -138,6 +139,14 @@ def _picture(out: Path | None, name: str, draw: Callable[[Path], None]) -> str |
     return f"{name}.png"
 
 
+def _rates(run: Run, name: str) -> Rates:
+    """The rates of this machine: those of the run that goes on, or measured."""
+    before = None if run.out is None or not run.resume else run.out / f"{name}.json"
+    if before is not None and before.exists():
+        return Rates(**json.loads(before.read_text())["rates"])
+    return measure_rates(run.conditions.threads)
+
+
 def _finish(
     run: Run,
     name: str,
@@ -149,7 +158,7 @@ def _finish(
     rates: Rates | None = None,
 ) -> None:
     """Print the tables, and write the page and the numbers to --out."""
-    rates = measure_rates(run.conditions.threads) if rates is None else rates
+    rates = _rates(run, name) if rates is None else rates
     origin = f"`{run.command}`; {summary.machine(run.conditions.threads)}; {rates}"
     print(origin)
     for table in tables:

@@ -34,7 +34,7 @@ def _cells(contest: Contest, contender: str, target: float, rates: Rates) -> lis
     passes = roof = ""
     if best["passes"] is not None:
         passes = f"{best['passes']:.3g}"
-        roof = f"{best['seconds'] / rates.limit(contest.data, best['passes']):.1f}"
+        roof = f"{best['seconds'] / rates.limit(contest.data, best['passes']):.3g}"
     memory, truth = f"{best['memory'] / 2**20:.0f}", f"{max(best['truth'], 0):.0e}"
     return [f"{best['seconds']:.3g}", ratio, passes, roof, memory, truth]
 

@@ -55,7 +55,8 @@ class Table:
         from rich.table import Table as Drawn
 
         console = Console(width=None if sys.stdout.isatty() else 180)
-        table = Drawn(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
+        console.print(self.title, style="italic", highlight=False, markup=False)  # the table would wrap it to its own width
+        table = Drawn(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
         for number, name in enumerate(self.header):
             table.add_column(name, justify="right" if number else "left", no_wrap=True)
         for row in self.rows:
