@@ -10,7 +10,7 @@ from vrpca.versions import EXTRAS, NEEDED
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-OURS = {"bench", "primme", "intelex", "test", "test-anndata", "lint", "docs"}  # for measuring, and for work on vrpca itself
+OURS = {"bench", "primme", "intelex", "test", "test-anndata", "lint", "docs"}  # for work on vrpca itself
 FOR_USERS = sorted(set(PROJECT["optional-dependencies"]) - OURS)
 APART = {"anndata"}  # what `make test-oldest` cannot do with, as pyproject.toml explains, so that `all` does without
 

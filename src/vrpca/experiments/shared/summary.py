@@ -55,7 +55,7 @@ class Table:
         from rich.table import Table as Drawn
 
         console = Console(width=None if sys.stdout.isatty() else 180)
-        console.print(self.title, style="italic", highlight=False, markup=False)  # the table would wrap it to its own width
+        console.print(self.title, style="italic", highlight=False, markup=False)  # the table would wrap it
         table = Drawn(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
         for number, name in enumerate(self.header):
             table.add_column(name, justify="right" if number else "left", no_wrap=True)
