@@ -30,8 +30,8 @@ class Rates:
     flops: float  # per second, of products of float32 matrices by BLAS
 
     def __str__(self) -> str:
-        speed = f"reads {self.bandwidth / 1e9:.1f} GB/s, multiplies {self.flops / 1e9:.0f} Gflop/s in float32"
-        return f"kernels with {self.instruction_set}; memory {speed}"
+        reading, rate = f"{self.bandwidth / 1e9:.1f} GB/s", f"{self.flops / 1e9:.0f} Gflop/s"
+        return f"kernels for {self.instruction_set}, memory read at {reading}, float32 matrices multiplied at {rate}"
 
     def as_json(self) -> dict[str, Any]:
         """The rates by name."""
