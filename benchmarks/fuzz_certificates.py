@@ -28,6 +28,7 @@ if __name__ == "__main__":
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the workers fill the cores already
 
 import numpy as np
+import scipy.sparse as sp
 from fuzz.matrices import FAMILIES, Problem, make_problem
 from fuzz.pool import Limits, Lost, arguments, run, table, until
 from fuzz.truth import ERROR, EXTENDED, Truth, prepared
@@ -45,6 +46,7 @@ ORTHONORMAL = 16  # times eps sqrt(d): what W^T W may differ from the identity, 
 GROSS = (
     1e-3  # part of the largest square: the square of a singular value that is off by more is wrong in any arithmetic
 )
+FEW_DIGITS = 5e-4  # part of what centring leaves that rounding is: with more of it, data may be refused
 CONSTANT = 1e-12  # part of the largest entry: columns that vary by less may count as constant, up to 4000 roundings
 SHOWN = 1e-14  # truths below this are rounding: they say nothing about looseness
 LISTED = 60  # reproductions that are printed; --out has all
@@ -308,7 +310,7 @@ def judge(fit: Fit, answer: Answer, truth: Truth, true: float) -> Iterator[Objec
         yield Objection("answer without variance", "Z is zero, and the fit did not say so")
         return
     yield from judge_certificate(fit, answer)
-    yield from judge_numbers(answer)
+    yield from judge_numbers(answer, truth)
     if np.isnan(true):
         return
     if too_small(answer.bound, true):
@@ -318,10 +320,30 @@ def judge(fit: Fit, answer: Answer, truth: Truth, true: float) -> Iterator[Objec
 
 
 def judge_refusal(error: Exception, problem: Problem, truth: Truth) -> Iterator[Objection]:
-    """Data must not be refused if they vary by more than the rounding of their means."""
+    """Data must not be refused if they vary by more than the rounding of their means, and their type can hold that."""
     varies = truth.total and truth.size > CONSTANT * float(abs(problem.X).max())
-    if isinstance(error, vrpca.DataError) and varies:
+    if not isinstance(error, vrpca.DataError) or not varies:
+        return
+    if not out_of_range(problem, truth) and not cancels(problem, truth):
         yield Objection("refused without need", str(error))
+
+
+def out_of_range(problem: Problem, truth: Truth) -> bool:
+    """Whether the type of the data cannot hold their variance."""
+    limits = np.finfo(np.float32 if problem.X.dtype == np.float32 else np.float64)
+    return not limits.tiny < truth.total * truth.size**2 / problem.X.shape[0] < limits.max
+
+
+def cancels(problem: Problem, truth: Truth) -> bool:
+    """Whether centring after products, as sparse rows are, would leave few digits of their type."""
+    if not (sp.issparse(problem.X) and problem.center):
+        return False
+    eps = np.finfo(np.float32 if problem.X.dtype == np.float32 else np.float64).eps
+    X = problem.X.toarray().astype(np.longdouble)
+    if problem.scale:
+        deviation = X.std(axis=0)
+        X /= np.where(deviation > 0, deviation, 1)
+    return bool(eps * np.sqrt(np.square(X / truth.size).sum() / truth.total) > FEW_DIGITS)
 
 
 def too_small(bound: float, true: float) -> bool:
@@ -342,10 +364,11 @@ def judge_certificate(fit: Fit, answer: Answer) -> Iterator[Objection]:
         yield Objection("kind", "converged with an estimated certificate where a probabilistic one was asked for")
 
 
-def judge_numbers(answer: Answer) -> Iterator[Objection]:
-    """Numbers that are not finite, and parts of the variance that are no parts."""
+def judge_numbers(answer: Answer, truth: Truth) -> Iterator[Objection]:
+    """Numbers that are not finite though a float can hold them, and parts of the variance that are no parts."""
+    overflows = truth.total * truth.size**2 > np.finfo(np.float64).max
     for name, value in answer.numbers.items():
-        if value is not None and not np.isfinite(value).all():
+        if value is not None and not np.isfinite(value).all() and not (name == "total_variance" and overflows):
             yield Objection("not finite", f"{name} is not finite")
     ratio = answer.ratio
     if not ((ratio >= 0) & (ratio <= 1)).all():

@@ -121,6 +121,26 @@ def test_what_has_converged_is_what_is_returned(seed):
     assert model.certificate_.suboptimality <= 1
 
 
+@pytest.mark.parametrize("solver", ["auto", "gram"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("fraction", [0.3, 0.7, 0.95])
+def test_what_has_converged_to_a_fraction_is_below_the_tolerance(fraction, dtype, solver):
+    """The components that are needed have a certificate of their own, among equal values as well."""
+    X = np.tile(np.eye(20, dtype=dtype), (5, 1))
+    found = vrpca.pca(X, fraction, solver=solver, tol=1e-8)
+    assert found.converged and found.certificate.suboptimality <= 1e-8
+    assert suboptimality(X, found.Vt, center=True) <= found.certificate.suboptimality + 1e-14
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_part_of_the_variance_is_more_than_all_of_it(dtype):
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        X = np.outer(rng.standard_normal(40), rng.standard_normal(10)).astype(dtype)
+        model = vrpca.TruncatedSVD(1, solver="krylov").fit(sp.csr_array(X))
+        assert model.explained_variance_ratio_.max() <= 1
+
+
 @pytest.mark.parametrize("certificate", ["estimated", "probabilistic"])
 @pytest.mark.parametrize("max_passes", [4, 10, 100])
 def test_deflation_returns_as_many_components_as_are_asked_for(certificate, max_passes):

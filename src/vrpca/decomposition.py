@@ -417,7 +417,7 @@ def _with_variances(found: Decomposition, job: Job, columns: _Columns) -> Decomp
     """
     problem, moments = job.problem, job.first_pass.moments
     mean = columns.put_back(moments.data_mean, 0.0)
-    score_mean, square = found.Vt @ mean, found.s.astype(np.float64) ** 2 / found.n_samples
+    score_mean, square = found.Vt @ mean, (found.s.astype(np.float64) / np.sqrt(found.n_samples)) ** 2
     variance, passes = np.maximum(square - score_mean**2, 0.0), found.n_passes
     visible = np.sqrt(np.finfo(found.s.dtype).eps)  # half of the digits are left above this part
     if (variance < visible * square).any() and found.status is not Status.INTERRUPTED:

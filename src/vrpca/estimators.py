@@ -436,7 +436,7 @@ class PCA(_Decomposer):
         self.explained_variance_ = variance.astype(found.s.dtype)
         self.explained_variance_ratio_ = found.explained_variance_ratio.astype(found.s.dtype)
         left = found.rank_limit - len(found.s)
-        rest = found.total_variance / degrees - variance.sum()
+        rest = (found.norm / np.sqrt(degrees)) ** 2 - variance.sum()
         self.noise_variance_ = max(0.0, rest / left) if left > 0 else 0.0
 
     def get_covariance(self) -> np.ndarray:
@@ -545,4 +545,4 @@ class TruncatedSVD(_Decomposer):
         assert found.score_variance is not None and found.column_variance is not None
         ratio = found.score_variance / (found.column_variance or np.inf)  # constant rows have no variance to explain
         self.explained_variance_ = found.score_variance.astype(found.s.dtype)
-        self.explained_variance_ratio_ = ratio.astype(found.s.dtype)
+        self.explained_variance_ratio_ = np.minimum(ratio, 1.0).astype(found.s.dtype)  # rounding may say a little more

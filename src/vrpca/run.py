@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from vrpca.certificate import Certificate, certify
+from vrpca.certificate import PROVEN, Certificate, certify
 from vrpca.checkpoint import RESUMABLE, Checkpoint
 from vrpca.data.first_pass import FirstPass
 from vrpca.data.view import Problem, View
@@ -34,7 +34,8 @@ PATIENCE = 5  # records at the level of rounding without progress that end a run
 LONG_PATIENCE = 20  # the same near that level, where the bound may still creep
 AT_ROUNDING = 4  # a residual below this multiple of a product's rounding is at the level of rounding
 NEAR_ROUNDING = 32  # and one below this multiple is near it; both are rules of thumb
-MONOTONE = 100  # multiples of eps by which the objective may fall: sums of n terms in pieces err by some tens of eps
+MONOTONE = 100  # times the rounding of products by which the objective may fall: sums of n terms err by some tens of it
+CERTIFIED_BY = ("d", "theta", "G", "kind", "ceiling", "failure", "basis", "steps_left")  # a state, and mu
 STORED = 8  # units of rounding by which a component may be turned when it is stored: up to 6 in the fuzz harness
 SEARCHES = 4  # the most random searches of a proof: three times something may be found outside, and taken in
 
@@ -166,7 +167,7 @@ def certificate_of(state: State, k: int, view: View) -> Certificate:
 
     Where the rows of the view are columns of X, components are products with the vectors, and have their rounding.
     """
-    turned = STORED * float(np.finfo(view.dtype).eps) + (view.rounding if view.transposed else 0.0)
+    turned = STORED * float(np.finfo(view.dtype).eps) + (PROVEN * view.rounding if view.transposed else 0.0)
     eps = view.rounding if state.basis else view.rounding_of_matrix(double=state.steps_left == 0)
     certificate = certify(state.theta, state.G, k, state.d, state.outside(k), state.kind, eps, turned, state.basis)
     if certificate.kind == "exact":
@@ -259,8 +260,8 @@ class Run:
                 self._hear_witness(self.state)
         P = self.state.P if self.state is not None and self.at_best else None
         best = self.best
-        known = {name: getattr(best, name) for name in ("d", "theta", "G", "mu", "kind", "ceiling", "failure", "basis")}
-        answer = Answer(**known, W=best.vectors())
+        known = {name: getattr(best, name) for name in CERTIFIED_BY}
+        answer = Answer(**known, mu=best.outside(self.job.needed(best)), W=best.vectors())
         return Outcome(answer, P, self.job.certificate(best), status, self.history, self.gave_up)
 
     def _handed_over(self) -> State:
@@ -281,7 +282,7 @@ class Run:
         self.epoch += 1
         step, sound = state.step, finite(state)
         change = gain(objective(state, self.job.k), objective(self.best, self.job.k)) if sound else -np.inf
-        rounding = MONOTONE * np.finfo(self.view.dtype).eps
+        rounding = MONOTONE * self.view.rounding
         if change >= (0.0 if step.noisy else -rounding) or (step == NO_STEP and sound):
             self.state, self.best, self.at_best = state, state.light(), True
             return ""

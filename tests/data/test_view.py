@@ -147,6 +147,19 @@ def test_constant_columns_are_not_blown_up_by_scaling(value, dtype, rng):
         np.testing.assert_allclose(found[1:], X[:, 1:].astype(float).std(0), rtol=1e-12)
 
 
+@pytest.mark.reference
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_are_zero_where_centring_leaves_nothing(sparse, dtype, rng):
+    """Not what rounding leaves of large constant columns: a search would take that for new directions."""
+    X = rng.standard_normal((50, 12)).astype(dtype)
+    X[:, 3:] += 3
+    X[:, [0, 7, 8]] = [5.7, 123.4, 0]
+    view = view_of(as_source(sp.csr_array(X) if sparse else X), center=True)
+    U = view.product(rng.standard_normal((12, 4)).astype(dtype))
+    assert (U[[0, 7, 8]] == 0).all() and (U[[1, 2, 3, 4, 5, 6, 9, 10, 11]] != 0).all()
+
+
 def test_one_row_uncentred(rng):
     view, Z = hard(rng.standard_normal((1, 5)), False, False, False)
     W = np.ones((5, 2))

@@ -277,3 +277,19 @@ def test_directions_of_unlike_lengths(seed, dtype):
     S, Z = (rows.astype(float) for rows in (space.S[: space.size], space.Z))
     error = np.linalg.norm(S @ A - space.H @ S - space.B.T @ Z, axis=1).max()
     assert error <= 8 * np.finfo(dtype).eps
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("seed", range(6))
+def test_the_last_block_of_a_small_space_is_as_exact_as_the_others(seed, dtype):
+    """Nothing is left of its products outside S. What they see of S counts: two rows here are nearly equal."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((3, 7)).astype(dtype)
+    X[2] = X[0] + 0.1 * rng.standard_normal(7)
+    solver, view, A, state, rng = narrow(X, 7)
+    while state.space.pending:
+        state = solver.step(view, state, rng)
+    S = state.space.S[: state.space.size].astype(float)
+    assert len(S) == 7
+    assert np.abs(S @ A @ S.T - state.space.H).max() <= 4 * np.finfo(dtype).eps

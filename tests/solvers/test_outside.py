@@ -7,7 +7,7 @@ import pytest
 
 from helpers import random_orthonormal
 from solvers.problems import view_of, with_eigenvalues
-from vrpca.solvers.outside import TRUSTED, Complement, Probe, RandomSearch, estimate_outside, known_outside
+from vrpca.solvers.outside import TRUSTED, YOUNG, Complement, Probe, RandomSearch, estimate_outside, known_outside
 
 
 def problem(seed=0, d=60):
@@ -146,20 +146,26 @@ def estimate(value, residual, products, theta, share=1.0):
 
 
 def test_the_estimate_is_the_value_and_its_residual():
-    """Never above the trace that is left; a young residual counts more than once, a very young one not at all."""
+    """Never above the trace that is left; a young residual counts several times, a very young one not at all."""
     theta = np.array([0.4, 0.2])
     for products in range(TRUSTED):
         assert estimate(0.1, 0.01, products, theta) == pytest.approx(0.4)
-    assert estimate(0.1, 0.01, TRUSTED, theta) == pytest.approx(0.12)
+    assert estimate(0.1, 0.01, TRUSTED, theta) == pytest.approx(0.1 + 0.01 * (1 + YOUNG))
     estimates = [estimate(0.1, 0.01, products, theta) for products in (3, 6, 60, 10**9)]
     assert estimates == sorted(estimates, reverse=True) and estimates[-1] == pytest.approx(0.11)
     assert estimate(0.39, 0.1, 10, theta) == pytest.approx(0.4)
     assert estimate(0.1, 0.1, 10, np.array([0.9, 0.2])) == 0  # rounding may leave less than nothing
 
 
+def test_what_is_far_below_the_complement_knows_nothing_of_it():
+    theta = np.array([0.02])
+    assert estimate(0.05, 0.0, 10, theta) == pytest.approx(0.98)
+    assert estimate(0.03, 0.0, 10, theta) == pytest.approx(0.03)
+
+
 def test_the_pair_that_may_grow_highest_counts():
-    theta, values, residuals = np.array([0.4, 0.2]), np.array([0.15, 0.1]), np.array([0.0, 0.04])
-    assert estimate_outside(theta, values, residuals, 6) == pytest.approx(0.16)
+    theta, values, residuals = np.array([0.4, 0.2]), np.array([0.14, 0.1]), np.array([0.0, 0.04])
+    assert estimate_outside(theta, values, residuals, 60) == pytest.approx(0.1 + 0.04 * 1.05)
     assert estimate_outside(theta, values[:0], residuals[:0], 6) == pytest.approx(0.4)  # nothing was followed
 
 
@@ -169,11 +175,11 @@ def test_what_a_search_space_knows_of_its_pairs_outside():
     assert known_outside(theta, 2, None) == (0.1, "exact")
     assert known_outside(theta, 3, None) == (0.0, "exact")
     assert known_outside(theta, 3, np.zeros(0), 9) == (pytest.approx(0.2), "estimated")
-    assert known_outside(theta, 2, np.array([0.01]), 3) == (pytest.approx(0.12), "estimated")
+    assert known_outside(theta, 2, np.array([0.01]), 3) == (pytest.approx(0.1 + 0.01 * (1 + YOUNG)), "estimated")
 
 
 def test_an_estimate_of_narrow_products_grows_old_slowly():
     """A product that follows a quarter of the vectors counts as a quarter of one."""
     theta = np.array([0.4])
     assert estimate(0.1, 0.01, 3, theta, share=0.25) == pytest.approx(0.6)
-    assert estimate(0.1, 0.01, 12, theta, share=0.25) == pytest.approx(estimate(0.1, 0.01, 3, theta))
+    assert estimate(0.1, 0.01, 40, theta, share=0.25) == pytest.approx(estimate(0.1, 0.01, 10, theta))

@@ -84,6 +84,8 @@ class View:
         self.dtype = self.source.dtype
         self.kernel_rows = KernelRows(self.map, self.source.block)
         self.rounding = float(np.finfo(self.dtype).eps) * self.cancellation  # relative, of products with A
+        # Columns that centring leaves nothing of but rounding, where it comes after products.
+        self.constant = np.zeros(0, int) if self.support is None else np.flatnonzero(~self.support)
 
     @classmethod
     def of(cls, problem: Problem, moments: Moments, transpose: bool = False) -> View:
@@ -149,6 +151,7 @@ class View:
             out[...] = U
             U = out
         U /= self.n
+        U[self.constant] = 0
         return _finite(U)
 
     @property

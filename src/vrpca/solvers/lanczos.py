@@ -18,7 +18,7 @@ from vrpca.solvers.search_space import Images, recombine, support_of, with_room
 
 NOISE = 0.01  # if less is left of a unit vector after Gram-Schmidt, it is dropped: two digits are lost at most
 LEVEL = 1e-3  # directions shorter than this part of the longest wait: they would lose as many digits to its rounding
-ROUNDING = 8  # times eps |A Z|: shorter residuals are rounding of the product and of Gram-Schmidt
+ROUNDING = 8  # times that of products, and |A Z|: shorter residuals are rounding of the product and of Gram-Schmidt
 
 
 class Lanczos:
@@ -80,7 +80,7 @@ class Lanczos:
         image = self.images(view, Z, V, guest)
         C = np.hstack([self.B, sweep(Z, V, n_threads=threads)[:, : len(Z)]])  # B is what the others see of A Z
         D = sweep(S, V, np.hstack([-C, np.eye(len(V))]), n_threads=threads)
-        rounding = ROUNDING * float(np.finfo(V.dtype).eps * np.linalg.norm(C))
+        rounding = ROUNDING * view.rounding * float(np.linalg.norm(C))
         left, factor, kept = self._orthonormal_levels(new, D, rounding, threads)
         self.dropped = rounding if kept < len(V) else 0.0
         C += left
@@ -112,8 +112,9 @@ class Lanczos:
             lengths = np.sqrt(np.clip(lengths, 0, None))
             long = lengths > max(shortest, LEVEL * lengths[-1])
             lower = Y[:, ~long].T @ V if lengths[-1] > shortest and not long.all() else None
-            if not long.any():
-                return C, F, at - base
+            if not long.any():  # what the vectors see of S counts all the same
+                inside = rest @ D[:, :at]
+                return C + inside[:, :base], F + inside[:, base:], at - base
             left, factor, D = orthonormal_rows(self.S[:at], V, D, max(shortest, LEVEL * lengths[-1]), threads)
             again, second, D = orthonormal_rows(self.S[:at], V[: len(D)], D, NOISE, threads)
             inside = rest @ (left + factor @ again)

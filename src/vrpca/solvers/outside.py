@@ -24,6 +24,9 @@ ROUNDING = 100  # times eps: squares of unit vectors below this may be rounding,
 DEPENDENT = 1e-6  # eigenvalues of a Gram matrix of unit vectors below this: a combination has lost 3 digits
 DRIFTED = 2  # a Ritz value above this multiple of the trace outside W, which bounds it, is more than rounding
 TRUSTED = 3  # products before an estimate is believed at all: the first ones from a random start say little
+YOUNG = 5  # times its residual by which a value may still grow after so few: up to 4.6 in the fuzz harness
+GROWING = 2  # the same for older ones: in flat spectra values grow slowly, up to 2.1 times the residual there
+UNSETTLED = 2  # where something this many times as large as W's first Ritz value is outside, nothing is known yet
 WIDTH = 8  # random vectors of a random search: they fill the registers of sparse products
 MOST = 40  # products of a random search: its bound is then within 2% of the Ritz value (d = 1e6, failure 1e-6)
 FOUND = 1e-6  # a random search has found more than a value if it exceeds it by this part: float32 rounds to 1e-7
@@ -49,13 +52,16 @@ def estimate_outside(
 
     `theta` are the Ritz values of W; `values` and `residuals` are those of vectors outside W. The one that may grow
     highest counts: the first could be an eigenvector that a stream has found, and say nothing of what was missed.
-    A young residual counts more than once. `share` is the part of the vectors that one product follows.
+    A young residual counts several times, most at the first product that is believed. `share` is the part of the
+    vectors that one product follows.
     """
     left = max(0.0, 1.0 - float(theta.sum()))
     age = products * share
     if products < TRUSTED or age < 1 or not len(values):
         return left
-    return min(float(np.max(values + residuals * (1 + TRUSTED / age))), left)
+    times = 1 + max(GROWING, TRUSTED / age, YOUNG * (TRUSTED / products) ** 6)
+    highest = float(np.max(values + times * residuals))
+    return left if highest > UNSETTLED * theta[0] else min(highest, left)
 
 
 @dataclass(frozen=True)
