@@ -10,6 +10,7 @@ from data_cases import check_blocks
 
 import vrpca
 from helpers import densify, gather, sine
+from vrpca.data.files import raw
 from vrpca.data.files.base import BUFFERS, DenseFile, SparseFile
 from vrpca.data.files.raw import RawFile, map_on_disk
 from vrpca.data.open import as_source
@@ -332,3 +333,58 @@ def test_damaged_entries_name_the_file_and_the_rows(X, tmp_path):
         gather(source)
     with pytest.raises(DataError, match="do not ascend"):
         SparseFile.__init__(source, [], X.shape, X.dtype, csr.indptr[::-1])
+
+
+# -------------------------------------------------------------------------------------------------------- large files
+
+
+@pytest.fixture
+def past_the_cache(monkeypatch, tmp_path):
+    """All files count as large ones; skips where the system does not read past its cache."""
+    monkeypatch.setattr(raw, "DIRECT_BYTES", 0)
+    (tmp_path / "probe").write_bytes(b"x")
+    with raw.opened(tmp_path / "probe") as file:
+        if not isinstance(file, raw.DirectBytes):
+            pytest.skip("this file system does not read past the page cache")
+
+
+@pytest.mark.parametrize("room", [4096, 12288, 1 << 20])
+def test_bytes_that_are_read_past_the_cache_are_the_same(past_the_cache, monkeypatch, tmp_path, rng, room):
+    monkeypatch.setattr(raw, "ROOM_BYTES", room)
+    content = rng.integers(0, 256, 50_001, dtype=np.uint8)
+    path = tmp_path / "bytes"
+    path.write_bytes(content.tobytes())
+    with raw.opened(path) as file:
+        for start, stop in ((0, 1), (0, 50_001), (4095, 4097), (4096, 8192), (128, 40_128), (50_000, 50_001), (7, 7)):
+            out = np.zeros(stop - start, np.uint8)
+            file.fill(start, out)
+            np.testing.assert_array_equal(out, content[start:stop])
+        with pytest.raises(DataError, match="bytes ends 2 bytes too early"):
+            file.fill(49_999, np.zeros(4, np.uint8))
+        with pytest.raises(DataError, match="bytes ends 4 bytes too early"):
+            file.fill(60_000, np.zeros(4, np.uint8))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_fit_past_the_cache_is_the_same(past_the_cache, monkeypatch, X, tmp_path, order):
+    path = tmp_path / "X.npy"
+    np.save(path, np.asarray(X, order=order))
+    direct = vrpca.svd(path, 2, memory_limit="100MB", random_state=0)
+    monkeypatch.setattr(raw, "DIRECT_BYTES", 1 << 60)
+    cached = vrpca.svd(path, 2, memory_limit="100MB", random_state=0)
+    np.testing.assert_array_equal(direct.Vt, cached.Vt)
+
+
+@pytest.mark.parametrize("when", ["opened", "read"])
+def test_a_system_that_does_not_read_past_its_cache_reads_through_it(when, monkeypatch, X, tmp_path):
+    def refuse(*_):
+        raise OSError(22, "Invalid argument")
+
+    path = tmp_path / "raw"
+    path.write_bytes(X.tobytes())
+    monkeypatch.setattr(raw, "DIRECT_BYTES", 0)
+    if when == "opened":
+        monkeypatch.setattr(raw, "_open_directly", refuse)
+    else:
+        monkeypatch.setattr(raw.DirectBytes, "_read", refuse)
+    np.testing.assert_array_equal(gather(RawFile(path, 0, X.shape, X.dtype)), X)

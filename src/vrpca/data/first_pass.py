@@ -30,7 +30,7 @@ CANCELS = 1e6  # mean squared over variance: beyond it, subtracting the mean lat
 MEAN_ROUNDING = 1e-12  # relative rounding of means: sums in double precision, with room for many rows
 CONSTANT = 64 * float(np.finfo(float).eps)  # a deviation below this part of the mean is the rounding of the mean's sum
 FLIPPED = ("column", "row")  # what rows and columns of a block are to the user where it is one of the transpose
-PIECE_ENTRIES = 2**21  # entries of the rows that are multiplied at a time: 8 MB stay in the cache, and are worth a call
+PIECE_ENTRIES = 2**21  # of the rows that are multiplied at a time: they stay in the cache, and are worth a call
 
 
 @dataclass(frozen=True)
@@ -401,7 +401,7 @@ class SampleProductSum(MomentSum):
         super().__init__(problem)
         self.late = late
         self.W, self.origin, self.rows_sampled = np.column_stack([W, guest]), origin, rows_sampled
-        self.least_rows = max(64, PIECE_ENTRIES // len(W))
+        self.least_rows = max(64, PIECE_ENTRIES * problem.source.shape[0] // max(problem.source.entries, 1))
         self.sum = np.zeros(self.W.shape)  # times the square of the unit
         self.unit: float | None = None
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import numpy as np
 
@@ -15,18 +16,78 @@ from vrpca.data.source import Source
 from vrpca.errors import DataError
 from vrpca.typing import Array
 
+DIRECT_BYTES = 1 << 30  # size of a file from which on it is read past the page cache
+SECTOR = 4096  # bytes: places in the file and in memory, and lengths, are multiples of it then
+ROOM_BYTES = 4 << 20  # that are read at a time then, and copied while they are in the cache of the processor
 GAP = 1 << 15  # parts of rows with fewer bytes between them are read together: a call costs as much as copying these
 
 
-def fill(file: IO[bytes], offset: int, room: Array) -> None:
-    """Fill an array of bytes with those that begin at an offset in an unbuffered file."""
-    file.seek(offset)
-    rest = memoryview(room)  # type: ignore[arg-type]  # arrays are buffers
-    while len(rest):
-        count = file.readinto(rest)  # type: ignore[attr-defined]  # unbuffered files have it
-        if not count:
-            raise DataError(f"{file.name} ends {len(rest)} bytes too early. Write or copy it again.")
-        rest = rest[count:]
+class CachedBytes:
+    """A file that is read through the page cache."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.file: IO[bytes] = path.open("rb", buffering=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.file.close()
+
+    def fill(self, offset: int, out: Array) -> None:
+        """Fill an array of bytes with those that begin at an offset."""
+        done = 0
+        while done < len(out):
+            count = self._read(offset + done, out[done:])
+            if not count:
+                raise DataError(f"{self.path} ends {len(out) - done} bytes too early. Write or copy it again.")
+            done += count
+
+    def _read(self, offset: int, out: Array) -> int:
+        """Read some of the bytes; return how many."""
+        self.file.seek(offset)
+        return self.file.readinto(out)  # type: ignore[attr-defined]  # unbuffered files have it
+
+
+class DirectBytes(CachedBytes):
+    """A file that is read past the page cache, in whole sectors; OSError where the system does not do that.
+
+    Where a file is larger than the cache, or must not fill it, the cache only costs time: it copies all bytes once
+    more, and has forgotten them before the next pass.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.file = open(path, "rb", buffering=0, opener=_open_directly)  # noqa: SIM115  # closed by `__exit__`
+        room = np.empty(ROOM_BYTES + SECTOR, np.uint8)
+        start = -room.ctypes.data % SECTOR
+        self.room = room[start : start + ROOM_BYTES]
+        try:
+            self._read(0, np.empty(1, np.uint8))  # some systems refuse to read, not to open
+        except OSError:
+            self.file.close()
+            raise
+
+    def _read(self, offset: int, out: Array) -> int:
+        before = offset % SECTOR
+        sectors = -(-(before + len(out)) // SECTOR)
+        count = super()._read(offset - before, self.room[: sectors * SECTOR]) - before
+        count = max(0, min(count, len(out)))
+        out[:count] = self.room[before : before + count]
+        return count
+
+
+def _open_directly(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_DIRECT)
+
+
+def opened(path: Path) -> CachedBytes:
+    """A file to be read: past the page cache if it is large, and where the system can do that."""
+    if hasattr(os, "O_DIRECT") and path.stat().st_size >= DIRECT_BYTES:
+        with suppress(OSError):
+            return DirectBytes(path)
+    return CachedBytes(path)
 
 
 @dataclass(frozen=True)
@@ -40,8 +101,8 @@ class RawNumbers:
     def read(self, start: int, stop: int) -> Array:
         """The numbers from `start` to `stop`, in the machine's own order of bytes."""
         found = np.empty(stop - start, self.dtype)
-        with self.path.open("rb", buffering=0) as file:
-            fill(file, self.offset + start * self.dtype.itemsize, found.view(np.uint8))
+        with opened(self.path) as file:
+            file.fill(self.offset + start * self.dtype.itemsize, found.view(np.uint8))
         return found.astype(self.dtype.newbyteorder("="), copy=False)
 
 
@@ -71,27 +132,27 @@ class RawFile(DenseFile):
         """Read whole rows at once, and parts of rows one by one if much lies between them."""
         width = out.shape[1] * self.stored.itemsize
         first = self.offset + columns.start * self.stored.itemsize
-        with self.path.open("rb", buffering=0) as file:
+        with opened(self.path) as file:
             if width == self.pitch and self.stored == self.dtype:
-                fill(file, first + rows.start * self.pitch, out.reshape(-1).view(np.uint8))
+                file.fill(first + rows.start * self.pitch, out.reshape(-1).view(np.uint8))
             elif self.pitch - width < GAP:
                 self._read_together(file, first, rows, out)
             else:
                 self._read_apart(file, first, rows, out)
 
-    def _read_together(self, file: IO[bytes], first: int, rows: slice, out: Array) -> None:
+    def _read_together(self, file: CachedBytes, first: int, rows: slice, out: Array) -> None:
         """Read what lies between the parts, too, and leave it out."""
         width, step = out.shape[1] * self.stored.itemsize, max(1, self.block_bytes // self.pitch)
         for start in range(rows.start, rows.stop, step):
             part = out[start - rows.start : start - rows.start + step]
             room = np.empty((len(part) - 1) * self.pitch + width, np.uint8)
-            fill(file, first + start * self.pitch, room)
+            file.fill(first + start * self.pitch, room)
             part[...] = np.ndarray(part.shape, self.stored, room, 0, (self.pitch, self.stored.itemsize))
 
-    def _read_apart(self, file: IO[bytes], first: int, rows: slice, out: Array) -> None:
+    def _read_apart(self, file: CachedBytes, first: int, rows: slice, out: Array) -> None:
         room = np.empty(out.shape[1], self.stored)
         for row, part in zip(range(rows.start, rows.stop), out, strict=True):
-            fill(file, first + row * self.pitch, room.view(np.uint8))
+            file.fill(first + row * self.pitch, room.view(np.uint8))
             part[...] = room
 
 
