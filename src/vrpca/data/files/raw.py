@@ -82,9 +82,12 @@ def _open_directly(name: str, flags: int) -> int:
     return os.open(name, flags | os.O_DIRECT)
 
 
-def opened(path: Path) -> CachedBytes:
-    """A file to be read: past the page cache if it is large, and where the system can do that."""
-    if hasattr(os, "O_DIRECT") and path.stat().st_size >= DIRECT_BYTES:
+def opened(path: Path, scattered: bool = False) -> CachedBytes:
+    """A file to be read: past the page cache if it is large, and where the system can do that.
+
+    Small parts that lie scattered come through the cache, which reads ahead.
+    """
+    if hasattr(os, "O_DIRECT") and not scattered and path.stat().st_size >= DIRECT_BYTES:
         with suppress(OSError):
             return DirectBytes(path)
     return CachedBytes(path)
@@ -131,14 +134,14 @@ class RawFile(DenseFile):
     def read(self, rows: slice, columns: slice, out: Array) -> None:
         """Read whole rows at once, and parts of rows one by one if much lies between them."""
         width = out.shape[1] * self.stored.itemsize
-        first = self.offset + columns.start * self.stored.itemsize
-        with opened(self.path) as file:
-            if width == self.pitch and self.stored == self.dtype:
-                file.fill(first + rows.start * self.pitch, out.reshape(-1).view(np.uint8))
-            elif self.pitch - width < GAP:
-                self._read_together(file, first, rows, out)
-            else:
+        first, apart = self.offset + columns.start * self.stored.itemsize, self.pitch - width >= GAP
+        with opened(self.path, scattered=apart) as file:
+            if apart:
                 self._read_apart(file, first, rows, out)
+            elif width == self.pitch and self.stored == self.dtype:
+                file.fill(first + rows.start * self.pitch, out.reshape(-1).view(np.uint8))
+            else:
+                self._read_together(file, first, rows, out)
 
     def _read_together(self, file: CachedBytes, first: int, rows: slice, out: Array) -> None:
         """Read what lies between the parts, too, and leave it out."""
