@@ -225,6 +225,8 @@ def peers(options: argparse.Namespace) -> None:
         ("fits", "auto"),
         ("exceeds the workers' memory", int(options.gigabytes * 1e9 / options.workers * 0.6)),
     ):
+        if name.split()[0] not in options.data:
+            continue
         held = generated(options.gigabytes, 32)
         with cluster(options.workers):
             best = vrpca.PCA(K, tol=1e-13, random_state=0).fit(held).explained_variance_.sum()
@@ -283,6 +285,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--partitions", type=int, nargs="*", default=[1, 8, 64, 512])
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--data", nargs="*", default=["fits", "exceeds"], help="of the peers: what the array does")
     parser.add_argument(
         "--seconds", type=float, default=3.0, help="the last moment of a kill, after the start of the fit"
     )
