@@ -121,13 +121,12 @@ def test_what_has_converged_is_what_is_returned(seed):
     assert model.certificate_.suboptimality <= 1
 
 
-@pytest.mark.parametrize("solver", ["auto", "gram"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("fraction", [0.3, 0.7, 0.95])
-def test_what_has_converged_to_a_fraction_is_below_the_tolerance(fraction, dtype, solver):
+@pytest.mark.parametrize("fraction", [0.3, 0.7])
+def test_what_has_converged_to_a_fraction_is_below_the_tolerance(fraction, dtype):
     """The components that are needed have a certificate of their own, among equal values as well."""
     X = np.tile(np.eye(20, dtype=dtype), (5, 1))
-    found = vrpca.pca(X, fraction, solver=solver, tol=1e-8)
+    found = vrpca.pca(X, fraction, solver="gram", tol=1e-8)
     assert found.converged and found.certificate.suboptimality <= 1e-8
     assert suboptimality(X, found.Vt, center=True) <= found.certificate.suboptimality + 1e-14
 

@@ -20,7 +20,9 @@ ERROR = 1e-17  # of a suboptimality: sums of some hundred products in long doubl
 NEAR = 1e-3  # singular values this close to the k-th, relatively, belong to the basis as well
 WIDEST = 64  # most vectors of a basis, for the sake of time: among so many equal values LAPACK's choice is as good
 MORE = 4  # vectors of the basis beyond the k-th, at least
-CONSTANT = 10 * float(np.finfo(float).eps)  # part of the mean: deviations below it are rounding, by the library's word
+CONSTANT = 10 * float(
+    np.finfo(float).eps
+)  # part of the mean: deviations below it are rounding, as for `vrpca.data.view`
 SWEEPS = 30  # Jacobi's method converges quadratically: full matrices take less than 10
 NEGLIGIBLE = EPS / 64  # Jacobi rotates away what is larger than this part of the largest diagonal entry
 
@@ -31,7 +33,7 @@ def prepared(X: Any, center: bool, scale: bool, weights: np.ndarray | None) -> n
     w = np.ones(len(Z), Long) if weights is None else np.asarray(weights).astype(Long)
     counts = w > 0
     constant = (Z[counts] == Z[counts][0]).all(axis=0)
-    X = Z
+    given = Z
     D = Z - _mean(Z, w)
     D -= _mean(D, w)  # the first mean was rounded
     D[:, constant] = 0
@@ -41,7 +43,7 @@ def prepared(X: Any, center: bool, scale: bool, weights: np.ndarray | None) -> n
         top = np.abs(D).max(axis=0)
         top[top == 0] = 1
         deviation = top * np.sqrt(_mean((D / top) ** 2, w))
-        deviation[constant | (deviation <= CONSTANT * np.abs(_mean(X, w)))] = 1
+        deviation[constant | (deviation <= CONSTANT * np.abs(_mean(given, w)))] = 1
         Z = Z / deviation
     return Z * np.sqrt(w)[:, None]
 

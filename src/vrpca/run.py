@@ -35,7 +35,8 @@ LONG_PATIENCE = 20  # the same near that level, where the bound may still creep
 AT_ROUNDING = 4  # a residual below this multiple of a product's rounding is at the level of rounding
 NEAR_ROUNDING = 32  # and one below this multiple is near it; both are rules of thumb
 MONOTONE = 100  # times the rounding of products by which the objective may fall: sums of n terms err by some tens of it
-CERTIFIED_BY = ("d", "theta", "G", "kind", "ceiling", "failure", "basis", "steps_left")  # a state, and mu
+MOST_FALL = 1e-3  # and no more than this part, where large means leave few digits
+CERTIFIED_BY = ("d", "theta", "G", "kind", "ceiling", "failure", "basis", "steps_left")  # besides mu, of a state
 STORED = 8  # units of rounding by which a component may be turned when it is stored: up to 6 in the fuzz harness
 SEARCHES = 4  # the most random searches of a proof: three times something may be found outside, and taken in
 
@@ -282,7 +283,7 @@ class Run:
         self.epoch += 1
         step, sound = state.step, finite(state)
         change = gain(objective(state, self.job.k), objective(self.best, self.job.k)) if sound else -np.inf
-        rounding = MONOTONE * self.view.rounding
+        rounding = min(MONOTONE * self.view.rounding, MOST_FALL)
         if change >= (0.0 if step.noisy else -rounding) or (step == NO_STEP and sound):
             self.state, self.best, self.at_best = state, state.light(), True
             return ""

@@ -365,14 +365,22 @@ def test_bytes_that_are_read_past_the_cache_are_the_same(past_the_cache, monkeyp
             file.fill(60_000, np.zeros(4, np.uint8))
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_a_fit_past_the_cache_is_the_same(past_the_cache, monkeypatch, X, tmp_path, order):
-    path = tmp_path / "X.npy"
-    np.save(path, np.asarray(X, order=order))
+@pytest.mark.parametrize("form", ["C", "F", "integers", "CSR"])
+def test_a_fit_past_the_cache_is_the_same(past_the_cache, monkeypatch, X, tmp_path, form):
+    path = tmp_path / ("X.npz" if form == "CSR" else "X.npy")
+    if form == "CSR":
+        sp.save_npz(path, sp.csr_array(X), compressed=False)
+    else:
+        np.save(path, (100 * X).astype(np.int16) if form == "integers" else np.asarray(X, order=form))
     direct = vrpca.svd(path, 2, memory_limit="100MB", random_state=0)
     monkeypatch.setattr(raw, "DIRECT_BYTES", 1 << 60)
     cached = vrpca.svd(path, 2, memory_limit="100MB", random_state=0)
     np.testing.assert_array_equal(direct.Vt, cached.Vt)
+
+
+def test_scattered_parts_come_through_the_cache(past_the_cache, tmp_path):
+    with raw.opened(tmp_path / "probe", scattered=True) as file:
+        assert not isinstance(file, raw.DirectBytes)
 
 
 @pytest.mark.parametrize("when", ["opened", "read"])
@@ -386,5 +394,5 @@ def test_a_system_that_does_not_read_past_its_cache_reads_through_it(when, monke
     if when == "opened":
         monkeypatch.setattr(raw, "_open_directly", refuse)
     else:
-        monkeypatch.setattr(raw.DirectBytes, "_read", refuse)
+        monkeypatch.setattr(raw.DirectBytes, "_read_sectors", refuse)
     np.testing.assert_array_equal(gather(RawFile(path, 0, X.shape, X.dtype)), X)

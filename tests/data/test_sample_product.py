@@ -39,6 +39,7 @@ def test_against_the_whole_matrix(center, factor, weighted, threads, dtype, rng)
     view, pair = seen(X, rng.standard_normal((30, 4)).astype(dtype), origin, weights, threads)
     W, U = pair.W, pair.U
     assert W.dtype == U.dtype == dtype and (W[7] == 0).all() and ((W[9] == 0).all() or not center)
+    assert (U[7] == 0).all() and ((U[9] == 0).all() or not center)
     assert_orthonormal(np.ascontiguousarray(W.T))
     np.testing.assert_allclose(U, view.matrix() @ W, atol=10 * np.finfo(dtype).eps)
     assert pair.guest[7] == 0 and np.linalg.norm(pair.guest) == pytest.approx(1, abs=1e-6)

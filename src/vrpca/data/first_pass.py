@@ -30,7 +30,7 @@ CANCELS = 1e6  # mean squared over variance: beyond it, subtracting the mean lat
 MEAN_ROUNDING = 1e-12  # relative rounding of means: sums in double precision, with room for many rows
 CONSTANT = 64 * float(np.finfo(float).eps)  # a deviation below this part of the mean is the rounding of the mean's sum
 FLIPPED = ("column", "row")  # what rows and columns of a block are to the user where it is one of the transpose
-PIECE_ENTRIES = 2**21  # of the rows that are multiplied at a time: they stay in the cache, and are worth a call
+PIECE_ENTRIES = 2**21  # stored entries that are multiplied at a time: enough to be worth a call, 8 MB if dense
 
 
 @dataclass(frozen=True)
@@ -434,7 +434,7 @@ class SampleProductSum(MomentSum):
                 return None
             U -= np.outer(delta, delta @ W)
         if support is not None:
-            W[~support] = 0
+            W[~support] = U[~support] = 0
         length = np.linalg.norm(W[:, -1])
         guest, image = W[:, -1] / length, U[:, -1] / (length * trace)
         W, U = W[:, :-1], U[:, :-1]

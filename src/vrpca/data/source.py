@@ -431,4 +431,4 @@ def pieces(X: Any, rng: Rng | None, least: int = 64) -> Iterator[tuple[int, Any]
     n = X.shape[0]
     size = (X.nnz * 2 if sp.issparse(X) else X.size) * X.dtype.itemsize
     for rows in walk(n, max(least, n * PIECE_BYTES // max(size, 1)), rng):
-        yield rows.start, X[rows]
+        yield rows.start, X if rows == slice(0, n) else X[rows]

@@ -270,6 +270,7 @@ class ColumnView(View):
         if P is not None:
             P[...] = projections * np.sqrt(self.n / self.d)
         U = self._walked(RowProducts(self.flipped.map, self.d, projections)) / self.d
+        U[self.constant] = 0
         U = _finite(U.astype(W.dtype))
         if out is None:
             return U

@@ -24,8 +24,10 @@ ROUNDING = 100  # times eps: squares of unit vectors below this may be rounding,
 DEPENDENT = 1e-6  # eigenvalues of a Gram matrix of unit vectors below this: a combination has lost 3 digits
 DRIFTED = 2  # a Ritz value above this multiple of the trace outside W, which bounds it, is more than rounding
 TRUSTED = 3  # products before an estimate is believed at all: the first ones from a random start say little
-YOUNG = 5  # times its residual by which a value may still grow after so few: up to 4.6 in the fuzz harness
-GROWING = 2  # the same for older ones: in flat spectra values grow slowly, up to 2.1 times the residual there
+YOUNG = (
+    5  # residuals by which a value may exceed itself and one of them after TRUSTED products: 4.6 in the fuzz harness
+)
+GROWING = 2  # the same after many products: in flat spectra, values grow slowly
 UNSETTLED = 2  # where something this many times as large as W's first Ritz value is outside, nothing is known yet
 WIDTH = 8  # random vectors of a random search: they fill the registers of sparse products
 MOST = 40  # products of a random search: its bound is then within 2% of the Ritz value (d = 1e6, failure 1e-6)
@@ -48,7 +50,7 @@ def known_outside(
 def estimate_outside(
     theta: np.ndarray, values: np.ndarray, residuals: np.ndarray, products: int, share: float = 1.0
 ) -> float:
-    """Estimate of lambda_max outside W: Ritz value plus residual, never above the trace that W leaves (tr A = 1).
+    """Estimate of lambda_max outside W: Ritz value plus some residuals, never above the trace that W leaves (tr A = 1).
 
     `theta` are the Ritz values of W; `values` and `residuals` are those of vectors outside W. The one that may grow
     highest counts: the first could be an eigenvector that a stream has found, and say nothing of what was missed.

@@ -16,9 +16,9 @@ from vrpca.data.source import Source
 from vrpca.errors import DataError
 from vrpca.typing import Array
 
-DIRECT_BYTES = 1 << 30  # size of a file from which on it is read past the page cache
-SECTOR = 4096  # bytes: places in the file and in memory, and lengths, are multiples of it then
-ROOM_BYTES = 4 << 20  # that are read at a time then, and copied while they are in the cache of the processor
+DIRECT_BYTES = 1 << 30  # files of this size or more are read past the page cache
+SECTOR = 4096  # direct reads begin and end at multiples of this, in the file and in memory
+ROOM_BYTES = 4 << 20  # of one direct read: they are still in the processor's cache when they are copied
 GAP = 1 << 15  # parts of rows with fewer bytes between them are read together: a call costs as much as copying these
 
 
@@ -53,26 +53,33 @@ class CachedBytes:
 class DirectBytes(CachedBytes):
     """A file that is read past the page cache, in whole sectors; OSError where the system does not do that.
 
-    Where a file is larger than the cache, or must not fill it, the cache only costs time: it copies all bytes once
-    more, and has forgotten them before the next pass.
+    The cache would copy all bytes once more, and take memory from others.
     """
 
     def __init__(self, path: Path):
         self.path = path
         self.file = open(path, "rb", buffering=0, opener=_open_directly)  # noqa: SIM115  # closed by `__exit__`
-        room = np.empty(ROOM_BYTES + SECTOR, np.uint8)
-        start = -room.ctypes.data % SECTOR
-        self.room = room[start : start + ROOM_BYTES]
-        try:
-            self._read(0, np.empty(1, np.uint8))  # some systems refuse to read, not to open
-        except OSError:
-            self.file.close()
-            raise
+        self.room = np.zeros(0, np.uint8)
+        self.refused = False
 
     def _read(self, offset: int, out: Array) -> int:
+        if self.refused:
+            return super()._read(offset, out)
+        try:
+            return self._read_sectors(offset, out)
+        except OSError:  # some systems refuse to read, not to open; an error of the disk will show again
+            self.refused = True
+            self.file.close()
+            self.file = self.path.open("rb", buffering=0)
+            return super()._read(offset, out)
+
+    def _read_sectors(self, offset: int, out: Array) -> int:
         before = offset % SECTOR
-        sectors = -(-(before + len(out)) // SECTOR)
-        count = super()._read(offset - before, self.room[: sectors * SECTOR]) - before
+        wanted = min(-(-(before + len(out)) // SECTOR) * SECTOR, ROOM_BYTES)
+        if len(self.room) < wanted:
+            room = np.empty(wanted + SECTOR, np.uint8)
+            self.room = room[-room.ctypes.data % SECTOR :][:wanted]
+        count = super()._read(offset - before, self.room[:wanted]) - before
         count = max(0, min(count, len(out)))
         out[:count] = self.room[before : before + count]
         return count
@@ -91,6 +98,11 @@ def opened(path: Path, scattered: bool = False) -> CachedBytes:
         with suppress(OSError):
             return DirectBytes(path)
     return CachedBytes(path)
+
+
+def _slow(size: int) -> bool:
+    """Whether each pass over a file of this size reads from the disk."""
+    return size >= DIRECT_BYTES or not fits_in_memory(size)
 
 
 @dataclass(frozen=True)
@@ -122,7 +134,7 @@ class RawFile(DenseFile):
         super().__init__([path], shape, dtype)
         self.path, self.offset, self.stored = path, offset, dtype
         self.pitch = shape[1] * dtype.itemsize if pitch is None else pitch
-        self.slow_to_read = not fits_in_memory(shape[0] * self.pitch)
+        self.slow_to_read = _slow(shape[0] * self.pitch)
 
     def part_memory(self, rows: int, columns: int) -> int:
         """Bytes of rows as they are stored, where numbers have to be converted or picked out."""
@@ -165,7 +177,7 @@ class RawCsr(SparseFile):
     def __init__(self, shape: tuple[int, int], indptr: Array, indices: RawNumbers, values: RawNumbers) -> None:
         super().__init__([indices.path, values.path], shape, values.dtype, indptr)
         self.indices, self.values = indices, values
-        self.slow_to_read = not fits_in_memory(self.entries * (indices.dtype.itemsize + values.dtype.itemsize))
+        self.slow_to_read = _slow(self.entries * (indices.dtype.itemsize + values.dtype.itemsize))
 
     def read_entries(self, start: int, stop: int) -> tuple[Array, Array]:
         """Read column numbers and values."""
