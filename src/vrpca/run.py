@@ -173,7 +173,7 @@ def certificate_of(state: State, k: int, view: View) -> Certificate:
     certificate = certify(state.theta, state.G, k, state.d, state.outside(k), state.kind, eps, turned, state.basis)
     if certificate.kind == "exact":
         return replace(certificate, ceiling=certificate.mu)
-    if state.ceiling is None:
+    if state.ceiling is None or not state.theta[0] > 0:  # a guess may see nothing of the data
         return certificate
     return replace(certificate, ceiling=state.ceiling / float(state.theta[0]), failure=state.failure)
 
