@@ -18,9 +18,7 @@ from vrpca.solvers.search_space import Images, recombine, support_of, with_room
 
 NOISE = 0.01  # if less is left of a unit vector after Gram-Schmidt, it is dropped: two digits are lost at most
 LEVEL = 1e-3  # directions shorter than this part of the longest wait: they would lose as many digits to its rounding
-ROUNDING = (
-    8  # times that of products, and times |A Z|: shorter residuals are rounding of the product and of Gram-Schmidt
-)
+ROUNDING = 8  # times the rounding of products, and |A Z|: shorter residuals are rounding
 
 
 class Lanczos:

@@ -24,10 +24,9 @@ ROUNDING = 100  # times eps: squares of unit vectors below this may be rounding,
 DEPENDENT = 1e-6  # eigenvalues of a Gram matrix of unit vectors below this: a combination has lost 3 digits
 DRIFTED = 2  # a Ritz value above this multiple of the trace outside W, which bounds it, is more than rounding
 TRUSTED = 3  # products before an estimate is believed at all: the first ones from a random start say little
-YOUNG = (
-    5  # residuals by which a value may exceed itself and one of them after TRUSTED products: 4.6 in the fuzz harness
-)
-GROWING = 2  # the same after many products: in flat spectra, values grow slowly
+# Residuals that count besides one, for what a value may still grow by. The fuzz harness has seen 4.6 after TRUSTED
+# products, and 2.1 after many of them, in flat spectra.
+YOUNG, GROWING = 5, 2
 UNSETTLED = 2  # where something this many times as large as W's first Ritz value is outside, nothing is known yet
 WIDTH = 8  # random vectors of a random search: they fill the registers of sparse products
 MOST = 40  # products of a random search: its bound is then within 2% of the Ritz value (d = 1e6, failure 1e-6)
