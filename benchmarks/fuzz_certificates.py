@@ -329,8 +329,13 @@ def judge_refusal(error: Exception, problem: Problem, truth: Truth) -> Iterator[
 
 
 def out_of_range(problem: Problem, truth: Truth) -> bool:
-    """Whether the type of the data cannot hold their variance."""
+    """Whether the type of the data cannot hold their variance, or what a column is multiplied by to scale it."""
     limits = np.finfo(np.float32 if problem.X.dtype == np.float32 else np.float64)
+    if problem.scale:
+        X = problem.X.toarray() if sp.issparse(problem.X) else np.asarray(problem.X)
+        deviation = X.astype(np.longdouble).std(axis=0)
+        if 0 < np.min(deviation, where=deviation > 0, initial=1) < 1 / limits.max:
+            return True
     return not limits.tiny < truth.total * truth.size**2 / problem.X.shape[0] < limits.max
 
 

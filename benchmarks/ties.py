@@ -4,7 +4,7 @@
 
 A converged answer counts as wrong if it is worse than ten times its bound. `known` data are fixed but for the seed, in
 both number types. `sweep` has 2 to 20 equal eigenvalues and 1 to 20 components: dense in random directions, sparse,
-and one-hot tables whose categories are equally frequent. The iterative solvers take turns. Prints a Markdown table; the
+one-hot tables whose categories are equally frequent, and steps of so many equal eigenvalues, 2% apart. The iterative solvers take turns. Prints a Markdown table; the
 exit code is 1 if an answer is wrong.
 """
 
@@ -143,7 +143,7 @@ KNOWN: dict[str, Callable[[Rng], Task]] = {
 }
 
 
-SWEEP = ("dense sweep", "sparse sweep", "one-hot sweep")
+SWEEP = ("dense sweep", "sparse sweep", "one-hot sweep", "steps sweep")
 
 
 def swept(rng: Rng, kind: str, count: int, k: int) -> Task:
@@ -153,6 +153,9 @@ def swept(rng: Rng, kind: str, count: int, k: int) -> Task:
         return Task(rotated(rng, 400, values), k, {"center": False})
     if kind == "sparse sweep":
         return Task(sparse_outliers(rng, 600, 250, count), k, {"center": False})
+    if kind == "steps sweep":
+        squares = np.append(np.repeat(1 - 0.02 * np.arange(5), count), 0.9 * 0.98 ** np.arange(150))
+        return Task(rotated(rng, 400, np.sqrt(squares)), k, {"center": False})
     return Task(one_hot(rng, count), k, {"center": True})
 
 

@@ -84,6 +84,15 @@ def test_spectra_in_steps(seed):
     holds(X, k, solver="accelerated", cost="time", tol=1e-6, random_state=seed)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("tol", [1e-4, 1e-8])
+def test_steps_close_to_each_other(tol, seed):
+    """What a search takes in when it has proved to be blind is followed until it can be told from the next step."""
+    squares = np.r_[np.repeat([1, 0.9775, 0.9, 0.85, 0.8, 0.75, 0.7], 7), 0.7 * 0.99 ** np.arange(175)]
+    X = matrix_with_spectrum(532, 224, np.sqrt(squares), np.random.default_rng(seed))
+    holds(X, 5, solver="accelerated", cost="time", tol=tol, random_state=seed)
+
+
 @pytest.mark.parametrize(("spread", "tol"), [(0, 1e-4), (1e-6, 1e-8), (1e-2, 1e-2)])
 def test_more_nearly_equal_values_than_a_narrow_block_has_vectors(spread, tol):
     """A block sees no more of them than it has vectors, and its Ritz values look as if there were no others."""
@@ -174,6 +183,35 @@ def test_singular_values_of_extreme_scales(factor):
     np.testing.assert_allclose(found.explained_variance_ratio, vrpca.svd(X, 3).explained_variance_ratio, rtol=1e-9)
     with pytest.raises(vrpca.DataError, match="out of the range of float64: divide X"):
         vrpca.PCA(3).fit(X * factor)
+
+
+@pytest.mark.parametrize("solver", ["hybrid", "oja", "vr", "krylov"])
+@pytest.mark.parametrize("factor", [1e-250, 1e-170, 1e170, 1e250])
+def test_wide_sparse_data_of_extreme_scales(factor, solver):
+    """Their rows are the columns of X, with means of their own: no square of a shift may overflow."""
+    X = sp.random_array((50, 209), density=0.3, rng=np.random.default_rng(0), format="csc")
+    expected = vrpca.svd(X, 3, center=True, solver=solver, max_passes=40, tol=0.5, random_state=0)
+    found = vrpca.svd(X * factor, 3, center=True, solver=solver, max_passes=40, tol=0.5, random_state=0)
+    np.testing.assert_allclose(found.s / factor, expected.s, rtol=1e-6)
+
+
+def test_columns_too_small_to_be_scaled_are_refused():
+    X = np.random.default_rng(0).standard_normal((20, 30)).astype(np.float32)
+    X[:, 3] = 0
+    X[7, 3] = 1e-45
+    for rows in (X, np.asfortranarray(X), sp.csr_array(X), sp.csc_array(X)):
+        with pytest.raises(vrpca.DataError, match="too small for float32: multiply it by a power of ten"):
+            vrpca.svd(rows, 2, center=True, scale=True)
+
+
+def test_a_proof_for_fewer_pairs_than_components():
+    """Rows without weight leave a rank below k: the search outside finds nothing, and ends."""
+    X = np.random.default_rng(0).standard_normal((40, 30))
+    weights = np.where(np.arange(40) < 10, 1.0, 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = vrpca.svd(X, 12, solver="krylov", certificate="probabilistic", sample_weight=weights, random_state=0)
+    np.testing.assert_allclose(found.s[:10], np.linalg.svd(X[:10], compute_uv=False), rtol=1e-6)
 
 
 def test_float32_near_its_largest_number():

@@ -37,6 +37,7 @@ NEAR_ROUNDING = 32  # and one below this multiple is near it; both are rules of 
 MONOTONE = 100  # times the rounding of products by which the objective may fall: sums of n terms err by some tens of it
 MOST_FALL = 1e-3  # and no more than this part, where large means leave few digits
 CERTIFIED_BY = ("d", "theta", "G", "kind", "ceiling", "failure", "basis", "steps_left")  # besides mu, of a state
+BIASED = 12  # units of rounding of A w where many rows are equal: up to 15, and the other terms are usually too large
 STORED = 8  # units of rounding by which a component may be turned when it is stored: up to 6 in the fuzz harness
 SEARCHES = 4  # the most random searches of a proof: three times something may be found outside, and taken in
 
@@ -168,9 +169,11 @@ def certificate_of(state: State, k: int, view: View) -> Certificate:
 
     Where the rows of the view are columns of X, components are products with the vectors, and have their rounding.
     """
-    turned = STORED * float(np.finfo(view.dtype).eps) + (PROVEN * view.rounding if view.transposed else 0.0)
+    unit = float(np.finfo(view.dtype).eps)
+    turned = STORED * unit + (PROVEN * view.rounding if view.transposed else 0.0)
     eps = view.rounding if state.basis else view.rounding_of_matrix(double=state.steps_left == 0)
-    certificate = certify(state.theta, state.G, k, state.d, state.outside(k), state.kind, eps, turned, state.basis)
+    found = state.theta, state.G, k, state.d, state.outside(k), state.kind
+    certificate = certify(*found, eps, turned, state.basis, BIASED * unit if state.kind == "estimated" else 0.0)
     if certificate.kind == "exact":
         return replace(certificate, ceiling=certificate.mu)
     if state.ceiling is None or not state.theta[0] > 0:  # a guess may see nothing of the data
@@ -353,6 +356,8 @@ class Run:
 
     def _stalled(self) -> bool:
         """Whether the residual is as small as rounding allows, and it or the bound has stopped falling."""
+        if self.state is not None and self.state.waits:
+            return False
         rounding = self.view.rounding
         recent = [r.residual for r in self.history[-PATIENCE:]]
         settled = min(recent) >= 0.5 * max(recent)
@@ -425,14 +430,15 @@ def _searched(job: Job, outcome: Outcome) -> Searched:
     failure = job.options.failure_probability / SEARCHES  # any of the searches may fail
     W, products = np.ascontiguousarray(state.vectors()), job.plan.proof_products
     search = RandomSearch(job.view, W, state.left, failure, job.rng, products)
-    last = 1 if job.projections and outcome.P is None else 0
-    while not search.exhausted and job.budget.in_time and job.budget.affords(1 + last):
+    later = 1 if job.projections and outcome.P is None else 0
+    while not search.exhausted and job.budget.in_time and job.budget.affords(1 + later):
         search.step()
         mu, failure = search.ceiling(), job.options.failure_probability
         state = replace(state, mu=mu, kind="probabilistic", ceiling=mu, failure=failure)
         if job.accurate(job.certificate(state)):
             break
-    return Searched(state, search.leader() if search.above(state.theta[job.k - 1]) else None)
+    last = state.theta[job.k - 1] if job.k <= len(state.theta) else 0.0
+    return Searched(state, search.leader() if search.above(last) else None)
 
 
 def grow_to_fraction(job: Job, fraction: float, W0: np.ndarray | None = None) -> tuple[Job, Outcome]:

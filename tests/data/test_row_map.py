@@ -123,6 +123,16 @@ def test_a_unit_is_a_factor_of_all_rows(unit, parts, rng):
     assert (found.row_scale is None) == ("a" not in parts) and (found.row_shift is None) == ("b" not in parts)
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_an_extreme_unit_leaves_the_squares_of_the_shift_finite(unit, rng):
+    """Where rows have shifts of their own, as columns of X have, these are extreme, and the shift need not be."""
+    X, b = rng.standard_normal((N, D)) / unit, rng.standard_normal(N) / unit
+    row_map = RowMap(np.dtype(float), shift=rng.uniform(1, 2, D), row_shift=b)
+    found = row_map.normalised(unit, D)
+    np.testing.assert_allclose(written_out(X, found), unit * written_out(X, row_map), rtol=1e-13, atol=1e-13)
+    assert 0.1 < (found.shift**2).sum() < 1e3
+
+
 def test_the_shift_goes_with_the_rounded_scale(rng):
     """Entries equal to the mean become zero in float32, too, where the scale is rounded."""
     mean, deviation = np.full(D, 1e6), rng.uniform(0.5, 2, D)
@@ -138,3 +148,5 @@ def test_a_scale_that_the_type_cannot_hold_is_refused():
     RowMap(np.dtype(np.float64), scale)
     with pytest.raises(DataError, match="too small for float32: multiply it by a power of ten"):
         RowMap(np.dtype(np.float32), scale)
+    with pytest.raises(DataError, match="too small for float32: multiply it by a power of ten"):
+        RowMap(np.dtype(np.float32), row_scale=scale)

@@ -62,8 +62,9 @@ def test_what_it_sees_is_a_rayleigh_quotient_outside_W(chosen, products, dtype, 
     theta, Y = np.linalg.eigh(W @ A @ W.T)
     W = (Y[:, ::-1].T @ W).astype(dtype)
     sight = after(A, products, rng, dtype).outside(W, (W @ A).astype(dtype), theta[::-1], eps(dtype))
-    assert np.abs(W @ sight.vector).max() < 1e3 * eps(dtype) * np.linalg.norm(sight.vector)
-    assert 0.9 * quotient(A, sight.vector) < sight.value <= quotient(A, sight.vector)
+    vector = sight.outside(W)
+    assert np.abs(W @ vector).max() < 1e3 * eps(dtype) * np.linalg.norm(vector)
+    assert 0.9 * quotient(A, vector) < sight.value <= quotient(A, vector)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -78,7 +79,8 @@ def test_it_objects_to_an_answer_without_one_of_several_equal_eigenvalues(ties, 
         chosen = np.r_[: ties - 1, ties : ties + 3]
         W = V[chosen].astype(dtype)
         sight = after(A, 5, rng, dtype).outside(W, (W @ A).astype(dtype), values[chosen], eps(dtype))
-        objected += sight.value > 0.5 and abs(V[ties - 1] @ sight.vector) > 0.5 * np.linalg.norm(sight.vector)
+        vector = sight.outside(W)
+        objected += sight.value > 0.5 and abs(V[ties - 1] @ vector) > 0.5 * np.linalg.norm(vector)
     assert objected >= 98
 
 
@@ -146,12 +148,31 @@ def test_columns_outside_are_rayleigh_quotients(dtype, rng):
     W = np.linalg.qr(W.T)[0].T
     theta, Y = np.linalg.eigh(W @ A @ W.T)
     W = (Y[:, ::-1].T @ W).astype(dtype)
-    sight = column_outside(W, (W @ A).astype(dtype), theta[::-1], A.diagonal(), eps(dtype))
     P = np.eye(DIMENSION) - np.linalg.pinv(W.astype(float)) @ W
     quotients = [quotient(A, P[:, j]) for j in range(DIMENSION)]
     assert np.argmax(quotients) == 7
-    assert abs(sight.value - max(quotients)) < 1000 * eps(dtype)
-    assert abs(sight.vector[7]) == np.abs(sight.vector).max()
+    for least in (0.0, 0.5, 2.9):
+        sight = column_outside(W, (W @ A).astype(dtype), theta[::-1], A.diagonal(), eps(dtype), least)
+        assert abs(sight.value - max(quotients)) < 1000 * eps(dtype)
+        vector = sight.outside(W)
+        assert abs(vector[7]) == np.abs(vector).max()
+
+
+def test_columns_that_cannot_be_above_a_value_are_not_looked_at():
+    """For eigenvectors W, whatever the value: no column above it is left out."""
+    for seed in range(50):
+        own = np.random.default_rng(seed)
+        values = np.sort(own.random(20) ** 4)[::-1]
+        A, V = matrix(values, own)
+        A, V = (A, V) if seed % 2 else (np.diag(values), np.eye(20))
+        kept = np.sort(own.choice(20, 5, replace=False))
+        W, theta = V[kept], values[kept]
+        best = column_outside(W, W @ A, theta, A.diagonal(), eps(float)).value
+        for least in np.append(values, best * (1 - 1e-9)):
+            seen = column_outside(W, W @ A, theta, A.diagonal(), eps(float), least).value
+            assert seen == pytest.approx(best) if best > least else seen <= least
+    assert column_outside(np.eye(3)[:1], np.eye(3)[:1], np.ones(1), np.r_[1.0, 0, 0], eps(float), 9.0).value <= 0
+    assert column_outside(np.eye(3)[:1], np.eye(3)[:1], np.ones(1), np.r_[0.1, 0, 0], eps(float), 9.0).value == 0
 
 
 def test_random_witnesses_stay_in_the_support(rng):

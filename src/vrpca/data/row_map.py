@@ -49,6 +49,11 @@ class RowMap:
     late: bool = False  # whether products apply the column scale and the shift to W and ``A W``, not to dense rows
 
     def __post_init__(self) -> None:
+        for scale in (self.col_scale, self.row_scale):
+            if scale is not None and scale.max(initial=0.0) > np.finfo(self.dtype).max:
+                raise DataError(
+                    f"X, or one of its columns, is too small for {self.dtype}: multiply it by a power of ten."
+                )
         self._rounded = _rounded(self.dtype, self.col_scale, self.shift)
 
     def per_row(self, where: Where) -> tuple[Array | None, Array | None]:
@@ -77,21 +82,24 @@ class RowMap:
         return bool((self.col_scale > 1 / EXTREME_UNIT).all() and (self.col_scale < EXTREME_UNIT).all())
 
     def normalised(self, unit: float, d: int) -> RowMap:
-        """The map with a unit; an extreme one goes into the column scale and the shift."""
+        """The map with a unit; an extreme one goes into the column scale, and into the shift or the row shift."""
         if 1 / EXTREME_UNIT < unit < EXTREME_UNIT:
             return replace(self, unit=unit)
         scale = np.full(d, unit) if self.col_scale is None else self.col_scale * unit
-        return replace(self, col_scale=scale, shift=None if self.shift is None else self.shift * unit, unit=1.0)
+        if self.shift is None:
+            return replace(self, col_scale=scale, unit=1.0)
+        if self.row_shift is None:
+            return replace(self, col_scale=scale, shift=self.shift * unit, unit=1.0)
+        size = float(np.abs(self.shift).max()) or 1.0  # kernels sum up squares of the shift
+        shift, row_shift = self.shift / size, self.row_shift * (size * unit)
+        return replace(self, col_scale=scale, shift=shift, row_shift=row_shift, unit=1.0)
 
 
 def _rounded(dtype: np.dtype, exact: Array | None, shift: Array | None) -> tuple[Array | None, Array | None]:
     """The column scale in the data's type, and the shift that goes with its rounded numbers: means must cancel."""
     if exact is None:
         return None, shift
-    with np.errstate(over="ignore"):
-        scale = exact.astype(dtype)
-    if not np.isfinite(scale).all():
-        raise DataError(f"X, or one of its columns, is too small for {dtype}: multiply it by a power of ten.")
+    scale = exact.astype(dtype)
     if shift is None:
         return scale, None
     return scale, shift * np.divide(scale, exact, out=np.ones_like(exact), where=exact != 0)

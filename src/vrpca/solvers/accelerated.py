@@ -421,7 +421,7 @@ class Narrow(Accelerated, Solver[NarrowState]):
         space, witness = state.space, state.witness
         if state.missed is not None:
             space.widen(state.missed, rng)
-            witness = Witness.random(view, rng, most=self.heard, objected=True)
+            witness = Witness.successor(view, rng, state.products, self.heard)
         if space.crowded:
             state.vectors()  # they stay with the state: a restart overwrites the rows that they are combined from
             space.shrink()

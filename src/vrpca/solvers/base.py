@@ -47,6 +47,11 @@ class State(ABC):
         """The trace of A on W's complement, which no eigenvalue there exceeds: tr A = 1."""
         return max(0.0, 1.0 - float(self.theta.sum()))
 
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is believed until an independent witness has seen more products."""
+        return False
+
     def outside(self, k: int) -> float:
         """`mu` for a certificate of the k leading pairs."""
         return self.mu

@@ -17,6 +17,8 @@ from vrpca.solvers.steps import oja_step
 from vrpca.solvers.stochastic import Stochastic
 from vrpca.solvers.vr_block import vr_variant
 
+HALVINGS = 60  # of the step: after so many, Oja's steps change nothing
+
 
 class Hybrid(Stochastic):
     """VR-PCA, for one vector or for a block, from where Oja's algorithm gets in one pass."""
@@ -39,9 +41,13 @@ class Hybrid(Stochastic):
         """Oja's n steps, and the snapshot."""
         before, c = aligned_copy(W), oja_step(view, "auto")
         oja_steps(view, W, c, view.n, self.options.sampling, rng)
-        while not np.isfinite(W).all():  # a few heavy rows can overflow the first, long steps
+        for _ in range(HALVINGS):  # a few heavy rows can overflow the first, long steps
+            if np.isfinite(W).all():
+                break
             W[...], c = before, c.halved()
             oja_steps(view, W, c, view.n, self.options.sampling, rng)
+        else:
+            W[...] = before
         return self.vr.begin(view, W, rng)
 
     def step(self, view: View, state: Snapshot, rng: Rng) -> State:

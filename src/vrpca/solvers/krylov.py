@@ -115,7 +115,7 @@ class Krylov(Solver[KrylovState]):
         Z, witness = state.residuals, state.witness
         if state.missed is not None:
             Z = np.vstack([state.missed, Z])
-            witness = Witness.random(view, rng, most=self.heard, objected=True)
+            witness = Witness.successor(view, rng, state.products, self.heard)
         image = state.space.grow(Z, view, rng, witness.column)
         return self.state(state.space, state.products + 1, witness.after(image))
 

@@ -30,11 +30,19 @@ CUTS = 10.0 ** -np.arange(0, 12, 2)  # squared lengths outside W, of unit vector
 class Sight:
     """What a witness sees outside W: a Rayleigh quotient, less what rounding may have added, and its vector.
 
-    The value is zero, and so is the vector, where it sees nothing for sure.
+    The value is zero, and so is the vector, where it sees nothing for sure. The vector still has a part inside W, which
+    the quotient leaves out.
     """
 
     value: float
     vector: np.ndarray
+
+    def outside(self, W: np.ndarray) -> np.ndarray:
+        """The vector without its part in the span of W's rows."""
+        vector = self.vector
+        for _ in range(2):
+            vector = vector - (W @ vector) @ W
+        return vector
 
 
 @dataclass(frozen=True)
@@ -49,15 +57,24 @@ class Witness:
     alpha: tuple[float, ...] = ()
     beta: tuple[float, ...] = ()
     most: int = MOST  # products that it takes part in
-    objected: bool = False  # whether another witness before it has found something
+    needed: int = 0  # products that it has to see before anything is believed
 
     @classmethod
-    def random(cls, operator: Operator, rng: Rng, *, most: int = MOST, objected: bool = False) -> Witness:
+    def random(cls, operator: Operator, rng: Rng, *, most: int = MOST, needed: int = 0) -> Witness:
         """A witness that starts from a random vector, zero where A is."""
         v = rng.standard_normal(operator.d, dtype=operator.dtype)
         if operator.support is not None:
             v[~operator.support] = 0
-        return cls((v / v.dtype.type(np.linalg.norm(v)),), most=most, objected=objected)
+        return cls((v / v.dtype.type(np.linalg.norm(v)),), most=most, needed=min(needed, most))
+
+    @classmethod
+    def successor(cls, operator: Operator, rng: Rng, products: int, most: int) -> Witness:
+        """A witness for a search that has proved to be blind after this number of products.
+
+        What was taken in is young, and the search's own pairs say nothing of it. So it is followed for half as long as
+        they were: about what it takes to tell it from them, as they have been refined since they could be told apart.
+        """
+        return cls.random(operator, rng, most=most, needed=max(TRUSTED, products // 2))
 
     @property
     def column(self) -> np.ndarray | None:
@@ -97,10 +114,7 @@ class Witness:
         H = G @ self._tridiagonal() - C @ D.T - D @ C.T + (C * theta) @ C.T
         error = ROUNDING * rounding * float(theta[0])
         value, y = _largest_quotient((M + M.T) / 2, (H + H.T) / 2, error)
-        vector = y.astype(W.dtype) @ K[:q]
-        for _ in range(2):
-            vector -= (W @ vector) @ W
-        return Sight(value, vector)
+        return Sight(value, y.astype(W.dtype) @ K[:q])
 
     def _tridiagonal(self) -> np.ndarray:
         """Coefficients of the products in the vectors: ``A K_q^T = K_(q+1)^T T``."""
@@ -140,18 +154,26 @@ def _largest_quotient(M: np.ndarray, H: np.ndarray, error: float) -> tuple[float
     return best, vector
 
 
-def column_outside(W: np.ndarray, U: np.ndarray, theta: np.ndarray, diagonal: np.ndarray, rounding: float) -> Sight:
+def column_outside(
+    W: np.ndarray, U: np.ndarray, theta: np.ndarray, diagonal: np.ndarray, rounding: float, least: float = 0.0
+) -> Sight:
     """The largest Rayleigh quotient outside W of a column's own direction, e_j. W and U have rows, as above.
 
     The part of e_j outside W is ``e_j - W^T w_j``, with w_j the j-th column of W. Its Rayleigh quotient is
-    ``(A_jj - 2 u_j . w_j + w_j . (theta w_j)) / (1 - |w_j|^2)``: no product is needed.
+    ``(A_jj - 2 u_j . w_j + w_j . (theta w_j)) / (1 - |w_j|^2)``: no product is needed. Only columns that could be above
+    `least` are looked at. The others have ``A_jj < x / 4``, where x is the smaller of `least` and W's last Ritz value.
+    As ``theta_l |w_j|^2 <= A_jj`` for eigenvectors, their quotients are below ``(x / 4) / (1 - 1 / 4)``, so x / 3.
     """
-    left = 1 - np.einsum("ij,ij->j", W, W, dtype=np.float64)
-    taken = np.einsum("ij,ij->j", W, 2 * U - W * theta[:, None].astype(W.dtype), dtype=np.float64)
-    quotient = (diagonal - taken - ROUNDING * rounding * float(theta[0])) / np.maximum(left, CUTS[-1])
+    seen = np.flatnonzero(diagonal >= min(least, float(theta[-1])) / 4)
+    vector = np.zeros(len(diagonal), W.dtype)
+    if not len(seen):
+        return Sight(0.0, vector)
+    W, U = W[:, seen].astype(np.float64), U[:, seen].astype(np.float64)
+    left = 1 - np.einsum("ij,ij->j", W, W)
+    taken = np.einsum("ij,ij->j", W, 2 * U - W * theta[:, None])
+    quotient = (diagonal[seen] - taken - ROUNDING * rounding * float(theta[0])) / np.maximum(left, CUTS[-1])
     j = int(np.argmax(quotient))
-    vector = -(W[:, j] @ W)
-    vector[j] += 1
+    vector[seen[j]] = 1
     return Sight(float(quotient[j]), vector)
 
 
@@ -160,6 +182,11 @@ class WitnessedState(State):
     """The state of a search that a witness travels along with."""
 
     witness: Witness
+
+    @property
+    def waits(self) -> bool:
+        """Whether the witness needs more products."""
+        return self.witness.products < self.witness.needed
 
     @abstractmethod
     def images(self) -> np.ndarray:
@@ -173,19 +200,19 @@ class WitnessedState(State):
         """The state after the witness has been heard, and the columns of the data.
 
         Something outside W that is larger than mu is what the search has missed. Then the search has proved to be
-        blind. What else is outside is not known until the next witness has seen a few products.
+        blind. What else is outside is not known until the next witness has seen as many products as it needs.
         """
         if self.kind == "exact":
             return self
-        if self.witness.objected and self.witness.products < TRUSTED:
+        if self.waits:
             return replace(self, mu=max(self.mu, self.left))
         W, U = self.vectors().T, self.images()
         sight = self.witness.outside(W, U, self.theta, view.rounding, view.n_threads)
         ceiling = self.witness.ceiling(sight.value, view.d - len(W), FAILURE)
         if view.diagonal is not None:
-            column = column_outside(W, U, self.theta, view.diagonal, view.rounding)
+            column = column_outside(W, U, self.theta, view.diagonal, view.rounding, self.mu)
             sight = max(sight, column, key=lambda seen: seen.value)
         known = replace(self, ceiling=ceiling, failure=FAILURE)
         if sight.value <= self.mu and not self.blind(k):
             return known
-        return replace(known, mu=max(self.mu, self.left), missed=sight.vector)
+        return replace(known, mu=max(self.mu, self.left), missed=sight.outside(W))

@@ -134,9 +134,14 @@ def _flat(folder: Path, small: bool) -> Rows:
     return gaussian(2000 if small else 100_000, np.ones(20), dtype=np.float64)
 
 
-def _power_law(folder: Path, small: bool) -> Rows:
-    n, d = (2000, 60) if small else (100_000, 500)
-    return gaussian(n, 1 / np.arange(1, d + 1))
+def _power_law(n: int, d: int) -> Callable[[Path, bool], Rows]:
+    """Eigenvalues 1/i."""
+
+    def make(folder: Path, small: bool) -> Rows:
+        rows, columns = (min(n, 2000), min(d, 60)) if small else (n, d)
+        return gaussian(rows, 1 / np.arange(1, columns + 1))
+
+    return make
 
 
 def _paper(folder: Path, small: bool) -> Rows:
@@ -165,11 +170,15 @@ DATASETS: dict[str, Recipe] = {
     "mnist": Recipe("MNIST, standardised as in the paper", _mnist, CENTRED, (1, 6, 50), "mnist.npz"),
     "rcv1": Recipe("RCV1 text, log tf-idf", _as_it_is("rcv1.npz"), UNCENTRED, (3, 30), "rcv1.npz"),
     "news20": Recipe("20 Newsgroups, log tf-idf", _as_it_is("news20.npz"), UNCENTRED, (6,), "news20.npz"),
-    "pbmc": Recipe("single-cell counts, log1p per 10000", _pbmc, TO_CENTRE, (10,), "pbmc.npz"),
+    "pbmc": Recipe("single-cell counts, log1p per 10000", _pbmc, TO_CENTRE, (10, 50), "pbmc.npz"),
     "clustered-5": Recipe("30 clustered eigenvalues, gap 5%", _clustered(0.05), CENTRED, (1,)),
     "clustered-2": Recipe("30 clustered eigenvalues, gap 2%", _clustered(0.02), CENTRED, (1,)),
     "flat": Recipe("white noise", _flat, CENTRED, (1,)),
-    "power-law": Recipe("eigenvalues 1/i", _power_law, CENTRED, (10,)),
+    "power-law": Recipe("eigenvalues 1/i", _power_law(100_000, 500), CENTRED, (10,)),
+    "1000x50": Recipe("eigenvalues 1/i", _power_law(1000, 50), CENTRED, (5,)),
+    "80000x100": Recipe("eigenvalues 1/i", _power_law(80_000, 100), CENTRED, (11,)),
+    "10000x3072": Recipe("eigenvalues 1/i", _power_law(10_000, 3072), CENTRED, (10,)),
+    "100000x2000": Recipe("eigenvalues 1/i", _power_law(100_000, 2000), CENTRED, (50,)),
     "paper": Recipe("the paper's synthetic matrix, 8 GB", _paper, UNCENTRED, (1, 3, 6, 10)),
 }
 
