@@ -4,8 +4,8 @@
 
 A converged answer counts as wrong if it is worse than ten times its bound. `known` data are fixed but for the seed, in
 both number types. `sweep` has 2 to 20 equal eigenvalues and 1 to 20 components: dense in random directions, sparse,
-one-hot tables whose categories are equally frequent, and steps of so many equal eigenvalues, 2% apart. The iterative solvers take turns. Prints a Markdown table; the
-exit code is 1 if an answer is wrong.
+one-hot tables whose categories are equally frequent, and steps of so many equal eigenvalues, 2% apart. The iterative
+solvers take turns. Prints a Markdown table; the exit code is 1 if an answer is wrong.
 """
 
 from __future__ import annotations
