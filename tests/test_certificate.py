@@ -90,7 +90,7 @@ def test_the_bound_is_the_formula_by_brute_force(kind, k):
     X = problem(kind, 1)
     A = X.T @ X / len(X)
     A /= np.trace(A)
-    _, theta, R, mu = random_ritz(A, 5, np.random.default_rng(0), 0.05)
+    W, theta, R, mu = random_ritz(A, 5, np.random.default_rng(0), 0.05)
     candidates = [theta[:k].sum() + k * max(0, mu - theta[k - 1]) + np.linalg.svd(R, compute_uv=False)[:k].sum()]
     delta = theta[k - 1] - mu
     if delta > 0:
@@ -98,7 +98,10 @@ def test_the_bound_is_the_formula_by_brute_force(kind, k):
     expected = 1 - theta[:k].sum() / min(candidates)
     found = certify(theta, R.T @ R, k, len(A), mu, "exact", 0.0)
     assert found.suboptimality == pytest.approx(max(expected, 0), rel=1e-9, abs=1e-15)
-    assert found.mu == pytest.approx(mu / theta[0])
+    complement = np.linalg.svd(W[:, :k])[0][:, k:]
+    largest = np.linalg.eigvalsh(complement.T @ A @ complement)[-1]
+    coupling = np.linalg.norm(R[:, k:], 2)
+    assert largest * (1 - 1e-12) <= found.mu * theta[0] <= max(theta[k], mu) + coupling + 1e-12
 
 
 def test_the_bound_is_sharp_in_two_dimensions():

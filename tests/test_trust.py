@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import make_pipeline
 
 import vrpca
 from helpers import matrix_with_spectrum
@@ -285,11 +286,62 @@ def test_what_is_outside_in_numbers():
         certificate = vrpca.svd(X, 3, solver="krylov", tol=1e-13, random_state=seed).certificate
         if certificate.ceiling is not None:
             told += 1
-            above += certificate.ceiling < 0.9**16  # the first eigenvalue outside a block of 7, relative to the first
+            above += certificate.ceiling < 0.9**6  # the fourth eigenvalue, relative to the first
             assert certificate.failure == 0.01
     assert told == 20 and above == 0
     exact = vrpca.svd(X, 3, solver="gram").certificate
-    assert exact.ceiling == exact.mu and exact.failure == 0
+    assert exact.ceiling == exact.mu == pytest.approx(0.9**6) and exact.failure == 0
+
+
+@pytest.mark.parametrize("solver", ["accelerated", "krylov", "power", "gram"])
+@pytest.mark.parametrize("k", [1, 4, 6])
+def test_what_is_left_out_is_left_out_of_the_answer(k, solver):
+    """Solvers search with more vectors than are asked for; what these hold is left out as well."""
+    values = np.r_[10, 7, 6, 5, 5, 5, 3 * 0.97 ** np.arange(194)]
+    X = matrix_with_spectrum(600, 200, values, np.random.default_rng(0))
+    for seed in range(5):
+        found = vrpca.svd(X, k, solver=solver, certificate="probabilistic", max_passes=300, random_state=seed)
+        assert found.certificate.ceiling >= (1 - 1e-12) * (values[k] / values[0]) ** 2
+        assert found.certificate.mu >= (1 - 1e-12) * (values[k] / values[0]) ** 2
+
+
+def test_words_about_directions():
+    """Components of equal variance have no directions of their own; those next to an equal one have none at all."""
+    values = np.r_[10, 5, 5, 5, 2, 2, 0.5 * 0.9 ** np.arange(94)]
+    X = matrix_with_spectrum(300, 100, values, np.random.default_rng(0))
+    words = {k: " ".join(vrpca.svd(X, k, solver="gram").certificate.in_words()) for k in (1, 3, 4, 6)}
+    assert "The direction is right to within" in words[1]
+    assert "Not certified is the direction of component 2, 3:" in words[3] and "Every other direction is" in words[3]
+    assert "Components 2 to 4 have variances that are equal up to rounding" in words[4]
+    assert "Every other direction, like that space, is right" in words[4]
+    assert "Components 5 to 6" in words[6] and "like every such space, is right" in words[6]
+    equal = vrpca.svd(matrix_with_spectrum(90, 9, np.r_[np.ones(3), 0.5 * np.ones(6)], np.random.default_rng(0)), 3)
+    assert "That space is right to within" in " ".join(equal.certificate.in_words())
+
+
+def test_advice_about_angles():
+    X = matrix_with_spectrum(300, 100, np.r_[10, 5, 5, 5, 2 * 0.9 ** np.arange(96)], np.random.default_rng(0))
+    with pytest.warns(ConvergenceWarning, match="Ask for more or fewer components"):
+        vrpca.svd(X, 3, angle_tol=1e-10)
+    with pytest.warns(ConvergenceWarning, match="Loosen angle_tol, allow more passes"):
+        vrpca.svd(X, 4, angle_tol=1e-15)
+    with pytest.raises(vrpca.OptionError, match="solver='gram' gives an exact one"):
+        vrpca.svd(X, 4, certificate="exact")
+
+
+def test_warnings_point_at_the_line_of_the_user():
+    X = np.random.default_rng(0).standard_normal((300, 60))
+    options = {"tol": 1e-14, "max_passes": 4, "solver": "power"}
+    calls = [
+        lambda: vrpca.svd(X, 3, **options),
+        lambda: vrpca.PCA(3, **options).fit(X),
+        lambda: vrpca.TruncatedSVD(3, **options).fit_transform(X),
+        lambda: make_pipeline(vrpca.PCA(3, **options)).fit(X),
+    ]
+    for call in calls:
+        with pytest.warns(ConvergenceWarning) as caught:
+            call()
+        assert [warning.filename for warning in caught] == [__file__]
 
 
 @pytest.mark.parametrize("solver", ["accelerated", "krylov"])

@@ -50,7 +50,7 @@ class Certificate:
         Bound on the sine of the angle between each component and its eigenvector; 1 where its gap allows none.
         Components whose variances are equal, up to rounding, count as one subspace: they have its angle.
     mu : float
-        The value used for the largest eigenvalue outside the answer, relative to ``theta_1``.
+        The largest eigenvalue outside the answer, relative to ``theta_1``, as far as it is known.
     ceiling : float or None
         What no eigenvalue outside the answer exceeds, relative to ``theta_1``, but for a probability of `failure`. It
         does not depend on how the answer was found. None where nothing is known.
@@ -80,7 +80,7 @@ class Certificate:
         return [said, KINDS[self.kind], *self._ceiling_in_words(), *self._angles_in_words()]
 
     def _ceiling_in_words(self) -> list[str]:
-        if self.ceiling is None or not self.failure:
+        if self.ceiling is None or not self.failure or self.ceiling >= 1:
             return []
         return [
             f"Nothing that was left out is larger than {self.ceiling:.2g} of the largest eigenvalue, "
@@ -90,17 +90,33 @@ class Certificate:
     def _angles_in_words(self) -> list[str]:
         """How far the directions can be off, and which of them may point anywhere."""
         free = [str(j) for j, angle in enumerate(self.angles, 1) if angle >= 1]
-        sines = self.angles[self.angles < 1]
         said = []
         if free:
             listed = ", ".join(free[:FEW]) + (", ..." if len(free) > FEW else "")
             said.append(
                 f"Not certified is the direction of component {listed}: another variance is too close to its own."
             )
+        spaces = self._subspaces()
+        for first, last in spaces[:FEW]:
+            said.append(
+                f"Components {first} to {last} have variances that are equal up to rounding: what is certified is the "
+                "space that they span, not their directions in it."
+            )
+        sines = self.angles[self.angles < 1]
+        alone = len(sines) - sum(last - first + 1 for first, last in spaces)
         if len(sines):
-            which = "Every other direction" if free else "Every direction" if len(sines) > 1 else "The direction"
+            which = "Every direction" if alone > 1 else "The direction"
+            which = "Every other direction" if alone and (free or spaces) else which
+            space = "that space" if len(spaces) == 1 else "every such space"
+            which = f"{which}, like {space}," if alone and spaces else which if alone else space.capitalize()
             said.append(f"{which} is right to within {np.degrees(np.arcsin(sines.max())):.2g} degrees.")
         return said
+
+    def _subspaces(self) -> list[tuple[int, int]]:
+        """The first and the last component of each group with one angle; the components count from 1."""
+        bounds = np.flatnonzero(np.diff(self.angles, prepend=-1, append=-1)) + 1
+        groups = zip(bounds[:-1].tolist(), (bounds[1:] - 1).tolist(), strict=True)
+        return [(first, last) for first, last in groups if last > first and self.angles[first - 1] < 1]
 
     def __str__(self) -> str:
         first = f"Certificate: suboptimality at most {self.suboptimality:.1e} ({self.kind})"
@@ -166,7 +182,20 @@ def certify(
     hidden = 0.0 if k == d else _rounding(theta, lengths[:k], k, mu, E[:k], turning[:k])
     stored = k * turned**2 + QUOTIENT * float(np.finfo(float).eps)
     bound = max(0.0, float(1 - value / best)) + hidden + stored
-    return Certificate(min(1.0, bound), kind, norms / top, _angles(theta, lengths + E, k, mu, eps), float(mu / top))
+    angles = _angles(theta, lengths + E, k, mu, eps)
+    return Certificate(min(1.0, bound), kind, norms / top, angles, outside_answer(theta, G, k, mu) / float(top))
+
+
+def outside_answer(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> float:
+    """What no eigenvalue of A outside the k leading Ritz vectors exceeds, if none outside all of them exceeds mu.
+
+    Outside the k vectors, A consists of the other Ritz values, of what is outside all vectors, and of the residuals
+    that connect the two.
+    """
+    if k >= len(theta):
+        return float(mu)
+    largest, coupling = float(theta[k]), float(np.sqrt(max(0.0, np.linalg.eigvalsh(G[k:, k:])[-1])))
+    return (largest + mu) / 2 + float(np.hypot((largest - mu) / 2, coupling))
 
 
 def _bound_with_gap(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> float:

@@ -12,7 +12,6 @@ import importlib.metadata
 import json
 import os
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +27,7 @@ from vrpca.data.gram import Matrix
 from vrpca.data.source import Source
 from vrpca.data.stream import Basis
 from vrpca.data.view import View
-from vrpca.errors import DataError
+from vrpca.errors import DataError, warn
 from vrpca.history import Record, Status
 from vrpca.options import shown
 from vrpca.outcome import Outcome, Searched, Standing
@@ -230,7 +229,7 @@ class Checkpoint:
                 np.savez(file, metadata=np.asarray(json.dumps(metadata)), **packer.arrays)
             self.written = len(self.ended)
         except DataError as error:
-            warnings.warn(f"{error} The fit goes on, but a checkpoint could not be written.", stacklevel=2)
+            warn(f"{error} The fit goes on, but a checkpoint could not be written.")
         self.last = time.perf_counter()
         self.cost = self.last - began
 

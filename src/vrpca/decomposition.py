@@ -6,7 +6,6 @@ A fit has three parts: prepare (options, plan, first pass, view), run, and assem
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Unpack, cast
@@ -20,7 +19,7 @@ from vrpca.data.first_pass import FirstPass
 from vrpca.data.open import as_source
 from vrpca.data.source import Source, errors_named, naming_columns
 from vrpca.data.view import Problem, View, column_scale
-from vrpca.errors import DataError, Interrupted, OptionError
+from vrpca.errors import DataError, Interrupted, OptionError, warn
 from vrpca.history import Record, Status
 from vrpca.linalg import column_norms, triplets
 from vrpca.markup import Html, table, tag
@@ -476,13 +475,15 @@ def _oriented(start: np.ndarray | None, problem: Problem, first_pass: FirstPass,
     return View.of(problem, first_pass.moments).projections(np.ascontiguousarray(start.T))
 
 
-def _angles_missed(angles: np.ndarray, angle_tol: float) -> str:
-    """Which components miss the tolerance for their angles, and which of them cannot have one."""
+def _angles_missed(angles: np.ndarray, angle_tol: float) -> tuple[str, str]:
+    """Which components miss the tolerance for their angles, which of them cannot have one, and what to do."""
     without = np.flatnonzero(angles >= 1) + 1
     if len(without):
         names = ", ".join(map(str, without))
-        return f"but nothing bounds the angles of component(s) {names}: their variances are too close to others'"
-    return f"with angles up to {angles.max():.1e} (sine), not angle_tol={angle_tol:.1e}"
+        goal = f"but nothing bounds the angles of component(s) {names}: their variances are too close to others'"
+        return goal, "Ask for more or fewer components, so that close variances are taken or left out together."
+    goal = f"with angles up to {angles.max():.1e} (sine), not angle_tol={angle_tol:.1e}"
+    return goal, "Loosen angle_tol, allow more passes, or pass float64 data."
 
 
 def _warn(job: Job, outcome: Outcome) -> None:
@@ -491,11 +492,11 @@ def _warn(job: Job, outcome: Outcome) -> None:
     found, fraction, tol = objective(outcome.state, job.k), job.fraction, job.options.tol
     missed = fraction is not None and found < fraction
     goal = f"they explain {found:.3g} of the variance, not {fraction:.3g}" if missed else f"not tol={tol:.1e}"
+    advice = outcome.status.value
     if outcome.certificate.suboptimality <= tol and job.options.angle_tol is not None:
-        goal = _angles_missed(outcome.certificate.angles, job.options.angle_tol)
-    warnings.warn(
+        goal, advice = _angles_missed(outcome.certificate.angles, job.options.angle_tol)
+    warn(
         f"{job.k} component(s) were found with a suboptimality of at most {outcome.certificate.suboptimality:.1e} "
-        f"({outcome.certificate.kind}), {goal}. {outcome.status.value}",
+        f"({outcome.certificate.kind}), {goal}. {advice}",
         ConvergenceWarning,
-        stacklevel=4,
     )

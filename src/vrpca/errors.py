@@ -1,8 +1,12 @@
-"""The errors that users see. Each message names what was wrong, with the value, and what to do."""
+"""The errors and warnings that users see. Each message names what was wrong, with the value, and what to do."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import Any
+
+NOT_THE_USERS = ("vrpca", "sklearn", "joblib")  # packages whose lines a warning does not point at
 
 
 class DataError(ValueError):
@@ -53,3 +57,11 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, decomposition: Any):
         super().__init__("Interrupted.")
         self.decomposition = decomposition
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn, and point at the user's line: not at one of this package, nor of those that call it for the user."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in NOT_THE_USERS:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

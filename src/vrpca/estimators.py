@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, Self, TypeVar, cast
@@ -16,7 +15,7 @@ from vrpca.data.cluster.lazy import Outline, map_rows, outline
 from vrpca.data.open import as_source, held_by_dask, is_open, is_path
 from vrpca.data.source import Source
 from vrpca.decomposition import Decomposition, Request, decompose
-from vrpca.errors import DataError, Interrupted, OptionError
+from vrpca.errors import DataError, Interrupted, OptionError, warn
 from vrpca.history import Record
 from vrpca.likelihood import Gaussian
 from vrpca.options import (
@@ -362,7 +361,7 @@ def check_columns(model: Any, X: Any, source: Source | Outline) -> None:
         raise DataError(f"X has {source.shape[1]} features, but the model was fitted on {model.n_features_in_}.")
     fitted, kind = getattr(model, "feature_names_in_", None), type(model).__name__
     if fitted is None:
-        warnings.warn(f"X has feature names, but {kind} was fitted without feature names", UserWarning, stacklevel=3)
+        warn(f"X has feature names, but {kind} was fitted without feature names")
     elif list(fitted) != list(source.column_names):
         j = next(j for j, name in enumerate(fitted) if name != source.column_names[j])
         raise DataError(

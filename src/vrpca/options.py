@@ -127,7 +127,8 @@ def check_options(**given: Any) -> None:
     for name, value in given.items():
         if name in CHOICES and not ((value is None or isinstance(value, str)) and value in CHOICES[name]):
             *others, last = map(repr, CHOICES[name])
-            raise OptionError(f"{name}={shown(value)} is not known: use {', '.join(others)} or {last}.")
+            hint = " solver='gram' gives an exact one." if (name, value) == ("certificate", "exact") else ""
+            raise OptionError(f"{name}={shown(value)} is not known: use {', '.join(others)} or {last}.{hint}")
         if name in RULES and not (value is None and getattr(Options, name, ...) is None):
             is_kind, holds, rule = RULES[name]
             if not (is_kind(value) and holds(value)):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from vrpca.certificate import PROVEN, Certificate, certify
+from vrpca.certificate import PROVEN, Certificate, certify, outside_answer
 from vrpca.checkpoint import RESUMABLE, Checkpoint
 from vrpca.data.first_pass import FirstPass
 from vrpca.data.view import Problem, View
@@ -178,7 +178,8 @@ def certificate_of(state: State, k: int, view: View) -> Certificate:
         return replace(certificate, ceiling=certificate.mu)
     if state.ceiling is None or not state.theta[0] > 0:  # a guess may see nothing of the data
         return certificate
-    return replace(certificate, ceiling=state.ceiling / float(state.theta[0]), failure=state.failure)
+    ceiling = outside_answer(state.theta, state.G, k, state.ceiling)
+    return replace(certificate, ceiling=ceiling / float(state.theta[0]), failure=state.failure)
 
 
 STANDING = tuple(field.name for field in fields(Standing))  # what a run keeps under the same names

@@ -72,7 +72,7 @@ def _draw_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def describe(certificate: vrpca.Certificate) -> str:
     """The certificate in a few words: the bound, its kind, and what that means in numbers."""
     words = f"suboptimality at most {certificate.suboptimality:.1e} ({certificate.kind} certificate)"
-    if certificate.ceiling is None or not certificate.failure:
+    if certificate.ceiling is None or not certificate.failure or certificate.ceiling >= 1:
         return words
     return (
         f"{words}; nothing that was left out is larger than {certificate.ceiling:.2g} of the largest eigenvalue, "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +18,7 @@ from vrpca.data.cluster.tasks import Facts, FilePart, Recipe
 from vrpca.data.files.base import FileSource
 from vrpca.data.frames import column_dtype
 from vrpca.data.source import Source, check_shape
-from vrpca.errors import DataError
+from vrpca.errors import DataError, warn
 
 FILE_CHUNK = 64 << 20  # bytes of a chunk of a file: half of what dask makes chunks of by itself, so that all have work
 
@@ -30,10 +29,9 @@ def array_source(X: Any, limited: bool = False) -> DaskSource:
         check_shape(tuple(0 if math.isnan(n) else n for n in X.shape))
     if len(X.chunks[1]) > 1:
         pieces = len(X.chunks[1])
-        warnings.warn(
+        warn(
             f"The chunks of X split its columns into {pieces} parts; they are put together, which moves data in every "
-            "pass where they are not kept. Rechunk X with chunks of whole rows: X.rechunk({0: 'auto', 1: -1}).",
-            stacklevel=4,
+            "pass where they are not kept. Rechunk X with chunks of whole rows: X.rechunk({0: 'auto', 1: -1})."
         )
         known = not math.isnan(X.shape[0])
         X = X.rechunk({0: "auto", 1: -1} if known else {1: -1})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from vrpca.data.files.chunked import CHUNKS_HELD, ChunkedFile, only_matrix, spar
 from vrpca.data.files.extras import needs
 from vrpca.data.files.remote import Location
 from vrpca.data.source import Source
-from vrpca.errors import DataError
+from vrpca.errors import DataError, warn
 
 
 def open_matrix(path: Path | Location, name: str | None = None) -> Source:
@@ -49,9 +48,7 @@ def _check_chunks(name: str, X: Any) -> None:
     found = f"{name}: {missing} of {X.nchunks} chunks are not there"
     if X.fill_value is None or not np.isfinite(X.fill_value):
         raise DataError(f"{found}, and what stands for them is {X.fill_value}. Write or copy it again.")
-    warnings.warn(
-        f"{found}: they are read as {X.fill_value}. Copy the store again if they were lost.", UserWarning, stacklevel=2
-    )
+    warn(f"{found}: they are read as {X.fill_value}. Copy the store again if they were lost.")
 
 
 def _only(zarr: Any, path: str, group: Any) -> str:
