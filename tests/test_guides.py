@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -37,6 +38,14 @@ def test_genotypes(tmp_path, monkeypatch):
     assert (first[:30] > 0).all() != (first[30:] > 0).all(), "the first component tells the two groups apart"
     counts = names["data"].transposed()
     assert names["ancestry"].converged_ and counts.shape == (500, 60)
+    np.testing.assert_allclose(names["alone"][0], names["scores"][7], atol=1e-4)
+    by_hand = names["scaled"](names["genotypes"].astype(float), names["ancestry"].allele_frequencies_)
+    np.testing.assert_allclose(names["ancestry"].transform("chr1.bed"), names["scores"], atol=1e-4)
+    with pytest.warns(UserWarning, match="feature names"):
+        np.testing.assert_allclose(names["ancestry"].transform(by_hand), names["scores"], atol=1e-4)
+    np.testing.assert_allclose(
+        names["others"], names["from_array"].transform(names["scaled"](names["counts"], names["p"]))[:5], atol=1e-4
+    )
 
 
 def test_text(tmp_path, monkeypatch, capsys):

@@ -184,7 +184,10 @@ def full(tmp_path_factory, X):
     """A model file with all arrays that there are."""
     path = tmp_path_factory.mktemp("full") / "model.npz"
     table = pd.DataFrame(X, columns=[f"c{i}" for i in range(9)])
-    vrpca.save(vrpca.PCA(2, scale=True, random_state=0).fit(table), path)
+    model = vrpca.PCA(2, scale=True, random_state=0).fit(table)
+    model.allele_frequencies_, model.genotypes_scaled_ = np.linspace(0.1, 1, 9), True  # as of genotypes
+    model.alleles_ = np.array(["A/G"] * 9, dtype=object)
+    vrpca.save(model, path)
     return path
 
 
@@ -195,9 +198,11 @@ ARRAYS = [
     "explained_variance_ratio_",
     "mean_",
     "scale_",
+    "allele_frequencies_",
     "residuals",
     "angles",
 ]
+TEXTS = ["feature_names_in_", "alleles_"]
 
 
 def refused(path, message):
@@ -208,10 +213,10 @@ def refused(path, message):
 
 
 def test_the_tests_know_all_arrays(full):
-    assert {*ARRAYS, "feature_names_in_", "metadata"} == contents(full).keys()
+    assert {*ARRAYS, *TEXTS, "metadata"} == contents(full).keys()
 
 
-@pytest.mark.parametrize("name", [*ARRAYS, "feature_names_in_", "metadata"])
+@pytest.mark.parametrize("name", [*ARRAYS, *TEXTS, "metadata"])
 def test_an_array_is_missing(tmp_path, full, name):
     arrays = contents(full)
     del arrays[name]
@@ -251,7 +256,8 @@ def test_an_array_that_cannot_be(tmp_path, full, name, change):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [(name, -1.0) for name in ARRAYS if name not in ("components_", "mean_")] + [("scale_", 0.0), ("angles", 1.5)],
+    [(name, -1.0) for name in ARRAYS if name not in ("components_", "mean_")]
+    + [("scale_", 0.0), ("angles", 1.5), ("allele_frequencies_", 1.5)],
 )
 def test_numbers_that_are_too_small_or_too_large(tmp_path, full, name, value):
     arrays = contents(full)
@@ -260,9 +266,35 @@ def test_numbers_that_are_too_small_or_too_large(tmp_path, full, name, value):
     refused(tmp_path / "model.npz", f"{name} cannot hold")
 
 
-def test_names_of_features_are_text(tmp_path, full):
-    np.savez(tmp_path / "model.npz", **contents(full) | {"feature_names_in_": np.arange(9.0)})
-    refused(tmp_path / "model.npz", "feature_names_in_ cannot hold")
+@pytest.mark.parametrize("name", TEXTS)
+def test_names_are_text(tmp_path, full, name):
+    np.savez(tmp_path / "model.npz", **contents(full) | {name: np.arange(9.0)})
+    refused(tmp_path / "model.npz", f"{name} cannot hold")
+
+
+def test_alleles_come_in_pairs(tmp_path, full):
+    np.savez(tmp_path / "model.npz", **contents(full) | {"alleles_": np.array(["A"] * 9)})
+    refused(tmp_path / "model.npz", "alleles_ cannot hold")
+
+
+def test_scaled_genotypes_have_frequencies(tmp_path, full):
+    arrays = contents(full)
+    del arrays["allele_frequencies_"]
+    np.savez(tmp_path / "model.npz", **arrays)
+    rewrite(tmp_path / "model.npz", lambda metadata: metadata["arrays"].remove("allele_frequencies_"))
+    refused(tmp_path / "model.npz", "allele_frequencies_ is missing, but the genotypes were scaled")
+
+
+def test_the_format_before_genotypes_is_read(saved, X):
+    def older(metadata):
+        metadata["format"] = 5
+        del metadata["attributes"]["genotypes_scaled_"]
+
+    wanted = vrpca.load(saved)
+    rewrite(saved, older)
+    assert_same(vrpca.load(saved), wanted)
+    rewrite(saved, lambda metadata: metadata.update(format=FORMAT))
+    refused(saved, "genotypes_scaled_ is missing")
 
 
 def test_numbers_in_the_other_byte_order(tmp_path, full, X):
@@ -303,6 +335,7 @@ def entry(*path, value=None):
         (entry("attributes", "n_passes_", value=math.nan), "n_passes_ cannot be nan"),
         (entry("attributes", "converged_", value=False), "converged_ is False, but the status is CONVERGED"),
         (entry("attributes", "solver_", value="magic"), "solver_ cannot be 'magic'"),
+        (entry("attributes", "genotypes_scaled_", value=1), "genotypes_scaled_ cannot be 1"),
         (entry("attributes", "solver_reason_", value=5), "solver_reason_ cannot be 5"),
         (entry("parameters", "colour", value="red"), "'colour' is not known"),
         (entry("parameters", "tol"), "tol is missing"),

@@ -56,7 +56,24 @@ axes.set(xlabel="PC1", ylabel="PC2", title="People, coloured by population")
 plt.show()
 
 # %%
-# On the command line: ``vrpca fit study.bed -k 4 --out model.npz``, then ``vrpca transform model.npz study.bed``.
+# Other people are filled and scaled by the frequencies of the study, which the model keeps: one person alone gets the
+# scores that the same person has in the study.
+(folder / "one.bed").write_bytes(b"\x6c\x1b\x01" + code[:, 7].astype(np.uint8).tobytes())
+(folder / "one.bim").write_text((folder / "study.bim").read_text())
+(folder / "one.fam").write_text("F7\tI7\t0\t0\t0\t-9\n")
+print(model.transform(folder / "one.bed"), scores[7])
+
+# %%
+# Genotypes in an array are filled and scaled by hand, with the same frequencies p.
+counts = np.where(unknown, np.nan, genotypes)
+p = np.nanmean(counts, axis=0) / 2
+array = np.where(np.isnan(counts), 2 * p, counts) / np.sqrt(2 * p * (1 - p))
+from_array = vrpca.PCA(n_components=4, random_state=0).fit(array)
+print(np.abs(model.explained_variance_ / from_array.explained_variance_ - 1).max())
+
+# %%
+# On the command line: ``vrpca fit study.bed -k 4 --scale-genotypes --out model.npz``, then ``vrpca transform model.npz
+# study.bed --out scores.csv``. The model knows how its genotypes were scaled.
 import shutil
 
 shutil.rmtree(folder)

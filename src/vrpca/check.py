@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vrpca.certificate import Certificate, certify
 from vrpca.data.first_pass import column_moments
+from vrpca.data.genotypes import as_fitted
 from vrpca.data.open import as_source
 from vrpca.data.source import Source, errors_named, naming_columns
 from vrpca.data.view import Problem, View
@@ -77,7 +78,8 @@ def check(
 ) -> Check:
     """Check a fitted model against data: whether its components are the leading ones.
 
-    Only the components and the options `center` and `scale` are taken from the model. A block Krylov search from a
+    Only the components and the options `center` and `scale` are taken from the model; of genotypes also the allele
+    frequencies, by which they are filled and scaled. A block Krylov search from a
     random start looks for variance that the components miss; whatever it finds counts against the model.
 
     Parameters
@@ -121,6 +123,7 @@ def check(
         raise OptionError(f"passes={passes!r} must be at least {PATIENCE}: fewer prove nothing.")
     source = as_source(X)
     components = _components(model, source)
+    source = as_fitted(model, source)
     weights = check_weights(sample_weight, source.shape[0])
     center, scale = (bool(model.get_params(deep=False).get(name, False)) for name in ("center", "scale"))
     problem = Problem(source, weights, center, scale, threads(n_threads))

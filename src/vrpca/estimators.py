@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from vrpca.data.cluster.lazy import Outline, map_rows, outline
+from vrpca.data.genotypes import as_fitted, note_genotypes
 from vrpca.data.open import as_source, held_by_dask, is_open, is_path
 from vrpca.data.source import Source
 from vrpca.decomposition import Decomposition, Request, decompose
@@ -131,7 +132,14 @@ _ATTRIBUTES = """components_ : ndarray of shape (n_components_, n_features)
     status_ : Status
         How the run ended; ``.value`` is advice.
     n_iter_ : int
-        Steps of the solver, at least 1."""
+        Steps of the solver, at least 1.
+    allele_frequencies_ : ndarray of shape (n_features,) or None
+        Of genotypes from a ``.bed`` file: the frequency of each variant's counted allele in the fit. Files that the
+        model is applied to are filled, and scaled, by these. None for other data.
+    alleles_ : ndarray of shape (n_features,) or None
+        The two alleles of each variant, as ``"A/G"``: the first one is counted. Files with others are refused.
+    genotypes_scaled_ : bool
+        Whether genotypes were divided by ``sqrt(2 p (1 - p))`` (``scaling="genotype"``)."""
 
 
 def _documented(estimator: type[T]) -> type[T]:
@@ -206,9 +214,9 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
             task = FitTask(self, X, y)
             options = {name: getattr(self, name) for name in names()} | {"callback": task.joined(self.callback)}
             request = replace(self._request(source), sample_weight=sample_weight, start=self._start(), compute_u=False)
-            self._store(decompose(request, cast(SolveOptions, options)))
+            self._store(decompose(request, cast(SolveOptions, options)), source)
         except Interrupted as interrupted:  # the best answer so far is kept, and the caller's loop ends
-            self._store(interrupted.decomposition)
+            self._store(interrupted.decomposition, source)
             task.end()
             raise
         except BaseException:  # the model stays as it was
@@ -229,8 +237,9 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         """What is to be decomposed."""
         raise TypeError("Use PCA or TruncatedSVD.")
 
-    def _store(self, found: Decomposition) -> None:
+    def _store(self, found: Decomposition, source: Source) -> None:
         check_variance(found)
+        note_genotypes(self, source)
         self.mean_ = found.mean
         self.scale_ = found.scale
         self.components_ = found.Vt
@@ -288,7 +297,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
             return self._lazy_scores(X)
         source = as_source(X, self.memory_limit is not None)
         check_columns(self, X, source)
-        projected = scores(source, self.components_, self.mean_, self.scale_, out)
+        projected = scores(as_fitted(self, source), self.components_, self.mean_, self.scale_, out)
         if self.whiten:
             projected *= self._whitening().astype(projected.dtype)
         return projected
@@ -477,7 +486,7 @@ class PCA(_Decomposer):
         model = self._gaussian()
         source = as_source(X, self.memory_limit is not None)
         check_columns(self, X, source)
-        return model.log_density(source)
+        return model.log_density(as_fitted(self, source))
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean of `score_samples`: `cross_val_score` and `GridSearchCV` choose `n_components` by it.

@@ -26,7 +26,9 @@ T = TypeVar("T")
 Model = PCA | TruncatedSVD
 Arrays = dict[str, Any]  # of numpy.ndarray
 
-FORMAT = 5  # to be raised when a name in this file, or a parameter of a model, is added or dropped
+FORMAT = 6  # to be raised when a name in this file, or a parameter of a model, is added or dropped
+READABLE = (5, FORMAT)  # the last one knew nothing of genotypes
+DEFAULTS = {"genotypes_scaled_": False}  # attributes that it did not have
 MODELS: dict[str, type] = {"PCA": PCA, "TruncatedSVD": TruncatedSVD}
 # What the JSON holds. "arrays" has the names of all arrays of the file, so that none can be lost unnoticed.
 METADATA = ("format", "vrpca", "model", "arrays", "parameters", "attributes", "status", "certificate", "history")
@@ -60,8 +62,16 @@ def _positive(array: np.ndarray) -> bool:
     return _finite(array) and bool((array > 0).all())
 
 
-def _sines(array: np.ndarray) -> bool:
+def _fractions(array: np.ndarray) -> bool:
     return _sizes(array) and bool((array <= 1).all())
+
+
+def _texts(array: np.ndarray) -> bool:
+    return array.dtype.kind == "U"
+
+
+def _pairs(array: np.ndarray) -> bool:
+    return _texts(array) and bool((np.char.count(array, "/") >= 1).all())
 
 
 def _is_weight(value: Any) -> bool:
@@ -90,7 +100,7 @@ class Layout(NamedTuple):
         return Layout(arrays, attributes, self.optional)
 
 
-CERTIFICATE: ArrayTable = {"residuals": ("k", _sizes), "angles": ("k", _sines)}
+CERTIFICATE: ArrayTable = {"residuals": ("k", _sizes), "angles": ("k", _fractions)}
 ESTIMATOR = Layout(
     {
         "components_": ("kd", _finite),
@@ -99,7 +109,9 @@ ESTIMATOR = Layout(
         "explained_variance_ratio_": ("k", _sizes),
         "mean_": ("d", _finite),
         "scale_": ("d", _positive),
-        "feature_names_in_": ("d", lambda array: array.dtype.kind == "U"),
+        "feature_names_in_": ("d", _texts),
+        "allele_frequencies_": ("d", _fractions),
+        "alleles_": ("d", _pairs),
         **CERTIFICATE,
     },
     {
@@ -112,8 +124,9 @@ ESTIMATOR = Layout(
         "solver_reason_": _is_text,
         "n_iter_": _is_count,
         "noise_variance_": _is_size,
+        "genotypes_scaled_": _is_truth,
     },
-    ("mean_", "scale_", "feature_names_in_"),
+    ("mean_", "scale_", "feature_names_in_", "allele_frequencies_", "alleles_"),
 )
 LAYOUTS = {
     "PCA": ESTIMATOR,
@@ -141,6 +154,7 @@ LAYOUTS = {
         ("U", "mean", "scale", "score_mean", "score_variance"),
     ),
 }
+TEXTS = {"feature_names_in_", "alleles_"}  # objects in a model, text of NumPy in a file
 ALL_ARRAYS = [name for layout in LAYOUTS.values() for name in layout.arrays]
 CERTIFICATE_KINDS = ("exact", "probabilistic", "estimated")
 # What the types of the fields of `Record`, `Certificate` and `Theory` mean.
@@ -195,15 +209,15 @@ def _written(model: Model | Decomposition, kind: str) -> tuple[Arrays, dict[str,
     found = {name: getattr(model, name, None) for name in LAYOUTS[kind].arrays if name not in CERTIFICATE}
     found |= {name: getattr(certificate, name) for name in CERTIFICATE}
     arrays = {name: np.asarray(array) for name, array in found.items() if array is not None}
-    if "feature_names_in_" in arrays:
-        arrays["feature_names_in_"] = arrays["feature_names_in_"].astype(str)
+    for name in TEXTS & arrays.keys():
+        arrays[name] = arrays[name].astype(str)
     return arrays, {
         "format": FORMAT,
         "vrpca": importlib.metadata.version("vrpca"),
         "model": kind,
         "arrays": sorted(arrays),
         "parameters": parameters,
-        "attributes": {name: getattr(model, name) for name in LAYOUTS[kind].attributes},
+        "attributes": {name: getattr(model, name, DEFAULTS.get(name)) for name in LAYOUTS[kind].attributes},
         "status": status.name,
         "certificate": {name: value for name, value in vars(certificate).items() if name not in CERTIFICATE},
         "history": [record.asdict() for record in history],
@@ -250,7 +264,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         metadata = json.loads(str(archive.read("metadata")))
         if not isinstance(metadata, dict) or "format" not in metadata:
             raise ValueError("format is missing")
-        if metadata["format"] != FORMAT:
+        if metadata["format"] not in READABLE:
             raise DataError(
                 f"{path} has model format {shown(metadata['format'])}, this version of vrpca reads format {FORMAT}: "
                 f"use the vrpca ({shown(metadata.get('vrpca'))}) that wrote it, or fit again."
@@ -274,7 +288,7 @@ def _rebuilt(arrays: Arrays, metadata: dict[str, Any]) -> Model | Decomposition:
         raise ValueError(f"the model {shown(kind)} or its status {shown(status)} is not known")
     if not isinstance(metadata["history"], list) or not metadata["history"]:
         raise ValueError(f"history cannot be {shown(metadata['history'])}")
-    _check_names(attributes, LAYOUTS[kind].attributes)
+    _check_names(attributes, LAYOUTS[kind].attributes, DEFAULTS if metadata["format"] < FORMAT else ())
     for name, value in attributes.items():
         if not LAYOUTS[kind].attributes[name](value):
             raise ValueError(f"{name} cannot be {shown(value)}")
@@ -291,9 +305,12 @@ def _rebuilt(arrays: Arrays, metadata: dict[str, Any]) -> Model | Decomposition:
         raise ValueError(f"converged_ is {attributes['converged_']}, but the status is {status}")
     model = MODELS[kind](**_parameters(kind, metadata["parameters"]))
     model.certificate_, model.history_, model.status_ = certificate, history, Status[status]
-    if "feature_names_in_" in arrays:
-        arrays["feature_names_in_"] = arrays["feature_names_in_"].astype(object)
-    vars(model).update({"mean_": None, "scale_": None, **attributes, **arrays})
+    if attributes.get("genotypes_scaled_") and "allele_frequencies_" not in arrays:
+        raise ValueError("allele_frequencies_ is missing, but the genotypes were scaled")
+    for name in TEXTS & arrays.keys():
+        arrays[name] = arrays[name].astype(object)
+    absent = dict.fromkeys(("mean_", "scale_", "allele_frequencies_", "alleles_"))
+    vars(model).update({**absent, **DEFAULTS, **attributes, **arrays})
     return model
 
 

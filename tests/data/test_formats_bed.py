@@ -7,6 +7,7 @@ import pytest
 from format_cases import assert_same_answer, read
 
 import vrpca
+from vrpca.check import check
 from vrpca.cli.app import run
 from vrpca.data.open import as_source
 from vrpca.errors import DataError, OptionError
@@ -29,8 +30,10 @@ def imputed(G):
     return np.where(known, G, mean), mean
 
 
-def write(path, G):
-    bed_reader.to_bed(path, G, properties={"iid": [f"person{i}" for i in range(len(G))]})
+def write(path, G, names=None, alleles=("A", "G")):
+    names = [f"person{i}" for i in range(len(G))] if names is None else names
+    first, second = ([letter] * G.shape[1] for letter in alleles)
+    bed_reader.to_bed(path, G, properties={"iid": names, "allele_1": first, "allele_2": second})
     return path
 
 
@@ -132,12 +135,147 @@ def test_the_command_line_scales_genotypes_in_every_command(tmp_path, rng, capsy
         assert run(["fit", path, "-k", "2", "-q", "--scale-genotypes", "--out", model, *limit]) == 0
         found = vrpca.load(model)
         np.testing.assert_allclose(found.singular_values_, wanted.s, rtol=1e-4)
-    assert run(["transform", model, path, "--scale-genotypes", "--out", out]) == 0
-    np.testing.assert_allclose(np.abs(np.load(out)), np.abs(wanted.U * wanted.s), atol=1e-3)
-    assert run(["check", model, path, "--scale-genotypes"]) == 0
-    assert run(["check", model, path]) == 1
+    for flag in ([], ["--scale-genotypes"]):
+        assert run(["transform", model, path, "--out", out, *flag]) == 0
+        np.testing.assert_allclose(np.abs(np.load(out)), np.abs(wanted.U * wanted.s), atol=1e-3)
+        assert run(["check", model, path, *flag]) == 0
+    assert run(["report", model, path, "--out", str(tmp_path / "page.html")]) == 0
     assert run(["info", path, "--scale-genotypes"]) == 0
     capsys.readouterr()
     np.save(tmp_path / "a.npy", np.eye(5))
     assert run(["fit", str(tmp_path / "a.npy"), "-k", "2", "--scale-genotypes"]) == 2
     assert "is for .bed files, not for" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------- people who were not in the fit
+
+
+ROUNDING = 1e-5  # of scores in float32, as a part of the largest one
+
+
+def close(found, wanted):
+    np.testing.assert_allclose(found, wanted, atol=ROUNDING * np.abs(wanted).max())
+
+
+@pytest.fixture
+def study(tmp_path, rng):
+    """A study of 90 people, and two of them in a file of their own."""
+    G = genotypes(rng, 90, 60, missing=0.1)
+    return write(tmp_path / "study.bed", G), write(tmp_path / "two.bed", G[[7, 31]], ["person7", "person31"])
+
+
+@pytest.mark.parametrize("scaling", [None, "genotype"])
+@pytest.mark.parametrize(
+    "make", [lambda: vrpca.PCA(3, random_state=0), lambda: vrpca.TruncatedSVD(3, random_state=0)], ids=["PCA", "SVD"]
+)
+def test_people_alone_have_the_scores_of_the_study(study, tmp_path, scaling, make):
+    path, two = study
+    data = vrpca.open_data(path, scaling=scaling)
+    model = make().fit(data)
+    wanted = model.transform(data)[[7, 31]]
+    vrpca.save(model, tmp_path / "model.npz")
+    for each in (model, vrpca.load(tmp_path / "model.npz")):
+        close(each.transform(two), wanted)
+        close(each.transform(vrpca.open_data(two, scaling=scaling)), wanted)
+        close(each.transform([two]), wanted)
+        close(each.set_params(memory_limit="200MB").transform(two), wanted)
+    if isinstance(model, vrpca.PCA):
+        density = model.score_samples(data)
+        np.testing.assert_allclose(model.score_samples(two), density[[7, 31]], rtol=1e-5)
+        np.testing.assert_allclose(model.score(path), density.mean(), rtol=1e-5)
+
+
+def test_a_large_file_is_walked_by_columns(tmp_path, rng):
+    G = genotypes(rng, 900, 6000)
+    path, two = write(tmp_path / "a.bed", G), write(tmp_path / "two.bed", G[[7, 31]])
+    data = vrpca.open_data(path, scaling="genotype")
+    assert as_source(data).by_columns
+    model = vrpca.PCA(2, random_state=0, tol=1e-3).fit(data)
+    close(model.transform(two), model.transform(path)[[7, 31]])
+    assert check(model, path, tol=1e-2).ok
+
+
+def test_the_fit_keeps_its_frequencies(study):
+    path, _ = study
+    G = bed_reader.open_bed(path).read(dtype="float64")
+    data = vrpca.open_data(path, scaling="genotype")
+    model = vrpca.PCA(2, random_state=0).fit(data)
+    np.testing.assert_allclose(model.allele_frequencies_, imputed(G)[1] / 2, rtol=1e-15)
+    assert model.genotypes_scaled_ and list(model.alleles_) == ["A/G"] * 60
+    fresh = vrpca.open_data(path)  # nothing of it has been decoded yet
+    np.testing.assert_array_equal(fresh.allele_frequencies(), model.allele_frequencies_)
+    model.fit(np.eye(5))
+    assert model.allele_frequencies_ is None and model.alleles_ is None and not model.genotypes_scaled_
+
+
+def test_a_right_model_is_proven_whatever_the_file_is_opened_with(study):
+    path, _ = study
+    model = vrpca.PCA(3, random_state=0).fit(vrpca.open_data(path, scaling="genotype"))
+    for data in (path, vrpca.open_data(path), vrpca.open_data(path, scaling="genotype")):
+        assert check(model, data).verdict == "proven"
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+def test_scaled_genotypes_for_a_model_without_scaling(study, tmp_path, capsys):
+    path, two = study
+    scaled = vrpca.open_data(two, scaling="genotype")
+    message = r"two.bed is opened with scaled genotypes, but the model was fitted without.*Leave out --scale-genotypes"
+    for model in (vrpca.PCA(2).fit(vrpca.open_data(path)), vrpca.PCA(2).fit(read(vrpca.open_data(path)))):
+        for use in (model.transform, model.score_samples, lambda X, model=model: check(model, X)):
+            with pytest.raises(DataError, match=message):
+                use(as_named(scaled, two))
+        vrpca.save(model, tmp_path / "model.npz")
+        arguments = [str(tmp_path / "model.npz"), str(two), "--scale-genotypes"]
+        assert run(["transform", *arguments, "--out", str(tmp_path / "scores.npy")]) == 2
+        assert run(["check", *arguments]) == 2
+        assert capsys.readouterr().err.count("Leave out --scale-genotypes") == 2
+
+
+def as_named(source, path):
+    source.name = str(path)
+    return source
+
+
+def test_a_model_of_an_array_warns(study):
+    path, two = study
+    with pytest.warns(UserWarning, match="feature names"), pytest.warns(UserWarning, match="knows no allele frequen"):
+        vrpca.PCA(2).fit(read(vrpca.open_data(path))).transform(two)
+
+
+def test_other_variants_are_refused(study, tmp_path, rng):
+    path, two = study
+    model = vrpca.PCA(2).fit(vrpca.open_data(path, scaling="genotype"))
+    with pytest.raises(DataError, match="X has 59 features, but the model was fitted on 60"):
+        model.transform(write(tmp_path / "fewer.bed", genotypes(rng, 4, 59)))
+    bim = two.with_suffix(".bim")
+    bim.write_text(bim.read_text().replace("sid8", "other"))
+    with pytest.raises(DataError, match="column 7 is 'other', but was 'sid8'"):
+        model.transform(two)
+
+
+def test_other_alleles_are_refused(study, tmp_path):
+    """PLINK counts the rarer allele, which may be another one among other people."""
+    path, two = study
+    G = bed_reader.open_bed(two).read(dtype="float64")
+    model = vrpca.PCA(2, random_state=0).fit(vrpca.open_data(path, scaling="genotype"))
+    swapped = write(tmp_path / "swapped.bed", 2 - G, alleles=("G", "A"))
+    message = r"swapped.bed has the alleles G/A of sid1, but they were A/G .* 60 of 60 variants.*--a1-allele"
+    for use in (model.transform, lambda X: check(model, X)):
+        with pytest.raises(DataError, match=message):
+            use(swapped)
+    close(model.transform(write(tmp_path / "one.bed", G, alleles=("0", "G"))), model.transform(two))
+    with pytest.raises(DataError, match="alleles 0/A"):
+        model.transform(write(tmp_path / "other.bed", G, alleles=("0", "A")))
+
+
+def test_several_files_are_not_scaled(study):
+    with pytest.raises(OptionError, match=r"is for one .bed file, not for several: merge them with plink"):
+        vrpca.open_data(list(study), scaling="genotype")
+
+
+def test_several_files_are_fitted_without_scaling(study):
+    paths = list(study)
+    model = vrpca.PCA(2, random_state=0).fit(paths)
+    assert model.allele_frequencies_ is None
+    with pytest.warns(UserWarning, match="knows no allele frequencies"):
+        assert model.transform(paths).shape == (92, 2)

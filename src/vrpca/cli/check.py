@@ -8,7 +8,7 @@ import typer
 
 from vrpca.check import check as check_model
 from vrpca.cli.printing import describe, print_result
-from vrpca.cli.shared import DONE, FAILED, Data, Json, Model, ScaleGenotypes, Threads, open_input
+from vrpca.cli.shared import DONE, FAILED, Data, Json, Model, ScaledAsFitted, Threads, open_input
 from vrpca.model_io import load_model
 
 EXAMPLES = """Examples:
@@ -23,7 +23,7 @@ def check(
     data: Data,
     tol: Annotated[float | None, typer.Option(help="Wanted suboptimality; the model's own by default.")] = None,
     passes: Annotated[int, typer.Option(help="Passes over the data that may be spent.")] = 12,
-    scale_genotypes: ScaleGenotypes = False,
+    scale_genotypes: ScaledAsFitted = False,
     threads: Threads = None,
     seed: Annotated[int, typer.Option(help="Seed of the search outside the model's components.")] = 0,
     as_json: Json = False,

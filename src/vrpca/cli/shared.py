@@ -64,6 +64,13 @@ Memory = Annotated[str | None, typer.Option(help="Memory that the fit may take, 
 ScaleGenotypes = Annotated[
     bool, typer.Option("--scale-genotypes", help="For .bed: divide each variant by sqrt(2 p (1 - p)), p its frequency.")
 ]
+ScaledAsFitted = Annotated[
+    bool,
+    typer.Option(
+        "--scale-genotypes",
+        help="Not needed: .bed files are scaled as in the fit, by its frequencies. An error if the fit did not scale.",
+    ),
+]
 Threads = Annotated[int | None, typer.Option(help="Threads of the products; all cores by default.")]
 File = tuple[str, Path | str | None]  # the argument or option for a file, such as "--out", and its path if it was given
 

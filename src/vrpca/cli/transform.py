@@ -14,7 +14,7 @@ from vrpca.cli.shared import (
     Json,
     Model,
     Quiet,
-    ScaleGenotypes,
+    ScaledAsFitted,
     check_outputs,
     complain,
     open_input,
@@ -36,7 +36,7 @@ def transform(
     model: Model,
     data: Data,
     out: Annotated[Path, typer.Option(help=SCORES_HELP)],
-    scale_genotypes: ScaleGenotypes = False,
+    scale_genotypes: ScaledAsFitted = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -196,6 +196,10 @@ class Source(ABC):
         Names of samples and features, where the data have them.
     name : str
         The file that the data come from, for messages; empty for data in memory.
+    genotypes_scaled : bool or None
+        Whether genotypes are divided by their deviations; None for data that are no genotypes.
+    alleles : sequence of str or None
+        The two alleles of each variant, as ``"A/G"``, where genotypes have them: the first one is counted.
     """
 
     shape: tuple[int, int]
@@ -217,6 +221,8 @@ class Source(ABC):
     row_names: Sequence[str] | None = None
     column_names: Sequence[str] | None = None
     name: str = ""
+    genotypes_scaled: bool | None = None
+    alleles: Sequence[str] | None = None
 
     @abstractmethod
     def blocks(self, rng: Rng | None = None) -> Iterator[tuple[int, Any]]:
@@ -321,6 +327,14 @@ class Source(ABC):
                 break
         together = sp.vstack(parts) if sp.issparse(parts[0]) else np.vstack(parts)
         return np.concatenate(numbers), together, fetched
+
+    def allele_frequencies(self) -> Array | None:
+        """The frequencies of the alleles that genotypes count; None for other data."""
+        return None
+
+    def with_allele_frequencies(self, frequencies: Array, scaled: bool) -> Source:
+        """Genotypes that are filled, and scaled if asked for, by these frequencies; other data as they are."""
+        return self
 
     def without_empty_columns(self, least_saving: float) -> tuple[Source, Array | None]:
         """The source without its empty columns, and the numbers of the columns that are left.

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from vrpca.data.files.paths import as_path, damage_reported
+from vrpca.data.genotypes import as_fitted
 from vrpca.data.open import as_source
 from vrpca.data.source import Source
 from vrpca.errors import DataError, OptionError
@@ -73,6 +74,7 @@ def score_sample(subject: Subject, X: Any, rows: int, seed: int, colour: Colour 
     source = as_source(X)
     if subject.parameters:
         check_columns(subject.model, X, source)
+        source = as_fitted(subject.model, source)
     n = source.shape[0]
     if colour is not None and len(colour.values) != n:
         raise DataError(

@@ -159,4 +159,6 @@ def file_source(file: Source, limited: bool = False) -> DaskSource:
         for count in (cut.stop - cut.start for cut in cuts)
     ]
     chunks = Chunks({}, [FilePart(file, cut) for cut in cuts], facts, file.column_names)
-    return DaskSource(chunks, engine, not limited and chunks.nbytes <= engine.memory)
+    source = DaskSource(chunks, engine, not limited and chunks.nbytes <= engine.memory)
+    source.file, source.genotypes_scaled, source.alleles = file, file.genotypes_scaled, file.alleles
+    return source

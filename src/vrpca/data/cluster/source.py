@@ -94,6 +94,7 @@ class DaskSource(Source):
     wide_at = float("inf")
     reads_files = True
     sample_bytes = SAMPLE_BYTES
+    file: Source | None = None  # that the chunks are read from, where it is one
 
     def __init__(
         self, chunks: Chunks, engine: Engine, keeps: bool, unkept: Chunks | None = None, passes_to_open: int = 0
@@ -140,6 +141,10 @@ class DaskSource(Source):
         """Bytes of the chunks that one process works on at a time, if they are not kept."""
         chunk = max(each.nbytes for each in self.chunks.facts)
         return self.engine.task_threads * (CONVERTED + (0 if self.keeps else chunk))
+
+    def allele_frequencies(self) -> Array | None:
+        """Those of the file."""
+        return None if self.file is None else self.file.allele_frequencies()
 
     def described(self) -> str:
         """How the chunks are read, in words."""

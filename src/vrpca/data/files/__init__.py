@@ -79,7 +79,8 @@ def open_data(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
         - ``.bed`` (PLINK), with ``.bim`` and ``.fam`` beside it: genotypes 0, 1 and 2; the variant's mean where a
           genotype is not known.
     scaling : "genotype", optional
-        For ``.bed`` files: divide every variant by ``sqrt(2 p (1 - p))``, with the frequency p of its allele.
+        For ``.bed`` files: divide every variant by ``sqrt(2 p (1 - p))``, with the frequency p of its allele. What
+        a model is applied to need not be opened so again: it is scaled by the frequencies of the fit.
 
     Returns
     -------
@@ -106,6 +107,7 @@ def _opened(path: Any, scaling: str | None, open_one: Opener) -> Any:
     """Open what a path, a list of paths or an address stands for; `open_one` opens a file."""
     part = partial(_open_part, open_one)
     if not isinstance(path, str | os.PathLike):
+        _check_one(scaling)
         return open_shards([as_path(each) for each in path], part)
     if is_address(path):
         return _checked(path, _open_address(str(path), scaling, open_one is _open_one_limited))
@@ -114,7 +116,16 @@ def _opened(path: Any, scaling: str | None, open_one: Opener) -> Any:
         several = (path.is_dir() and _folder_format(path) is None) or is_pattern(path)
     except OSError as error:  # a name that is too long, say
         raise DataError(f"{path} cannot be read ({error.strerror}): name a data file that can.") from error
-    return open_shards(files_of(path), part) if several else _checked(path, open_one(path, scaling))
+    if several:
+        _check_one(scaling)
+        return open_shards(files_of(path), part)
+    return _checked(path, open_one(path, scaling))
+
+
+def _check_one(scaling: str | None) -> None:
+    """Raise if several files are to be scaled: each of them has frequencies of its own."""
+    if scaling is not None:
+        raise OptionError(f"scaling={scaling!r} is for one .bed file, not for several: merge them with plink first.")
 
 
 def _open_part(open_one: Opener, path: Path) -> Any:
@@ -174,7 +185,10 @@ def _open(form: Format, path: Path | Location, name: str | None, scaling: str | 
         arguments["name"] = name
     if scaling is not None:
         if "scaling" not in form.options:
-            raise OptionError(f"scaling={scaling!r} is for .bed files, not for {path}. PCA(scale=True) scales columns.")
+            raise OptionError(
+                f"scaling={scaling!r} is for .bed files, not for {path}. For genotypes of another kind see "
+                'docs/genotypes.md, "Genotypes in an array"; PCA(scale=True) divides columns by their deviations.'
+            )
         arguments["scaling"] = scaling
     what, remedy = "is truncated or damaged", "Write or copy it again"
     if isinstance(path, Location):  # every protocol has errors of its own

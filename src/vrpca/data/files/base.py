@@ -301,11 +301,22 @@ class TransposedFile(DenseFile):
         self.unit_rows, self.unit_columns = file.unit_columns, file.unit_rows
         self.slow_to_read, self.held_bytes = file.slow_to_read, file.held_bytes
         self.row_names, self.column_names = file.column_names, file.row_names
+        self.genotypes_scaled, self.alleles = file.genotypes_scaled, file.alleles
 
     def within(self, block_bytes: int) -> Self:
         """The same with smaller blocks, on both sides."""
         other = super().within(block_bytes)
         other.file = self.file.within(block_bytes)
+        return other
+
+    def allele_frequencies(self) -> Array | None:
+        """Those of the file."""
+        return self.file.allele_frequencies()
+
+    def with_allele_frequencies(self, frequencies: Array, scaled: bool) -> Source:
+        """The file with these frequencies, transposed; it keeps its name."""
+        other = self.file.with_allele_frequencies(frequencies, scaled).transposed()
+        other.name = self.name
         return other
 
     def part_memory(self, rows: int, columns: int) -> int:

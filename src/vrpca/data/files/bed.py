@@ -22,6 +22,7 @@ HEADER = 3  # bytes before the genotypes: two that mark the format, one that say
 SAMPLES_FIRST = b"\x6c\x1b\x00"  # files of the other order, which PLINK has not written since 2009
 PER_BYTE = 4
 DECODED = 40  # bytes per byte of the file while it is decoded: genotypes in float32 take 16, indices 8, tables a few
+LETTERS = 8  # of an allele that are kept: they tell alleles apart, and long insertions take no room in a model
 MISSING = -1.0  # stands for a genotype that is not known
 COUNTS = np.array([2.0, MISSING, 1.0, 0.0], np.float32)  # copies of the first allele, by the two bits of a genotype
 
@@ -47,10 +48,11 @@ class BedFile(DenseFile):
     """The transposed matrix: a row for every variant.
 
     With `scaled`, rows are divided by ``sqrt(2 p (1 - p))``, the deviation of a genotype whose allele has frequency p.
+    The frequencies are those of all samples, noted when a variant is first decoded, unless others are given.
     """
 
     def __init__(self, path: Path, scaled: bool = False):
-        self.path, self.scaled = path, scaled
+        self.path, self.genotypes_scaled = path, scaled
         samples, variants = _beside(path, ".fam"), _beside(path, ".bim")
         n, d = _count_lines(samples), _count_lines(variants)
         if not n or not d:
@@ -61,6 +63,9 @@ class BedFile(DenseFile):
         self._check_size()
         self.row_names = LazyNames(d, partial(_second_words, variants))
         self.column_names = LazyNames(n, partial(_second_words, samples))
+        self.alleles = LazyNames(d, partial(_alleles, variants))
+        self.frequencies, self.given = np.full(d, np.nan), False  # NaN until they are known
+        self.held_bytes = self.frequencies.nbytes
 
     def _check_size(self) -> None:
         d, n = self.shape
@@ -84,9 +89,26 @@ class BedFile(DenseFile):
             stop = min(start + step, rows.stop)
             out[start - rows.start : stop - rows.start] = self._decoded(start, stop)[:, columns]
 
-    def _decoded(self, start: int, stop: int) -> Array:
-        """All samples' genotypes of some variants."""
-        n, count = self.shape[1], (stop - start) * self.row_bytes
+    def allele_frequencies(self) -> Array:
+        """The frequencies of the first alleles. Variants that no pass has seen yet are read for it."""
+        with self.watched():
+            step = self._step()
+            for start in range(0, self.shape[0], step):
+                stop = min(start + step, self.shape[0])
+                if np.isnan(self.frequencies[start:stop]).any():
+                    self._means(start, stop, self._packed(start, stop))
+        return self.frequencies.copy()
+
+    def with_allele_frequencies(self, frequencies: Array, scaled: bool) -> Source:
+        """The same file, filled and scaled by these frequencies."""
+        other = self.within(self.block_bytes)
+        other.frequencies, other.given = np.asarray(frequencies, np.float64), True
+        other.genotypes_scaled, other.buffers = scaled, {}
+        return other
+
+    def _packed(self, start: int, stop: int) -> Array:
+        """The bytes of some variants, as indices into the tables."""
+        count = (stop - start) * self.row_bytes
         packed = np.fromfile(self.path, np.uint8, count, offset=HEADER + start * self.row_bytes)
         if len(packed) < count:
             raise DataError(
@@ -94,16 +116,26 @@ class BedFile(DenseFile):
             )
         packed = packed.reshape(stop - start, self.row_bytes)
         self._clear_padding(packed)
-        index = packed.astype(np.intp)  # once for all three tables
-        found = FOUR.take(index).view(np.float32)
-        unknown = UNKNOWN.take(index)
-        known = n - unknown.sum(axis=1, dtype=np.int64)
+        return packed.astype(np.intp)  # once for all three tables
+
+    def _decoded(self, start: int, stop: int) -> Array:
+        """All samples' genotypes of some variants."""
+        index = self._packed(start, stop)
+        found, unknown = FOUR.take(index).view(np.float32), UNKNOWN.take(index)
+        mean = 2 * self.frequencies[start:stop] if self.given else self._means(start, stop, index, unknown)
+        _impute(found, unknown, mean)
+        if self.genotypes_scaled:
+            found *= _inverse_deviation(mean).astype(np.float32)[:, None]
+        return found[:, : self.shape[1]]
+
+    def _means(self, start: int, stop: int, index: Array, unknown: Array | None = None) -> Array:
+        """The means of some variants' known genotypes; zero where none is known. The frequencies are noted."""
+        unknown = UNKNOWN.take(index) if unknown is None else unknown
+        known = self.shape[1] - unknown.sum(axis=1, dtype=np.int64)
         total = SUMS.take(index).sum(axis=1, dtype=np.int64)
         mean = np.divide(total, known, out=np.zeros(len(known)), where=known > 0)
-        _impute(found, unknown, mean)
-        if self.scaled:
-            found *= _inverse_deviation(mean).astype(np.float32)[:, None]
-        return found[:, :n]
+        self.frequencies[start:stop] = mean / 2
+        return mean
 
     def _clear_padding(self, packed: Array) -> None:
         """Let the bits after the last sample count as zero copies."""
@@ -136,6 +168,13 @@ def _beside(path: Path, ending: str) -> Path:
 def _count_lines(path: Path) -> int:
     with path.open("rb") as file:
         return sum(1 for line in file if line.strip())
+
+
+def _alleles(path: Path) -> Sequence[str]:
+    """The alleles of every variant, the counted one first: the fifth and the sixth word. Long ones are cut."""
+    with path.open(encoding="utf-8") as file:
+        words = ([*line.split()[4:6], "0", "0"][:2] for line in file if line.strip())
+        return [f"{counted[:LETTERS]}/{other[:LETTERS]}" for counted, other in words]
 
 
 def _second_words(path: Path) -> Sequence[str]:

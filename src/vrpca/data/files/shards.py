@@ -204,6 +204,8 @@ class _Joined(FileSource):
         named = [part.column_names for part in parts if part.column_names is not None]
         self.column_names = named[0] if named else None
         self.first_rows = np.cumsum([0, *(part.shape[0] for part in parts)])
+        genotypes = [part for part in parts if part.genotypes_scaled is not None]
+        self.genotypes_scaled = genotypes[0].genotypes_scaled if genotypes else None
 
     def within(self, block_bytes: int) -> Self:
         """The same with blocks of no more than this number of bytes, as far as the formats can.
@@ -244,6 +246,13 @@ class DenseShards(_Joined, DenseFile):
         super().__init__(_all_paths(parts), shape, np.result_type(*(part.dtype for part in parts)))
         self._join(parts)
         self.slow_to_read = self.slow_to_read or not fits_in_memory(self.entries * self.dtype.itemsize)
+
+    def with_allele_frequencies(self, frequencies: Array, scaled: bool) -> Source:
+        """All parts with these frequencies."""
+        parts = [part.with_allele_frequencies(frequencies, scaled) for part in self.parts]
+        other = DenseShards([part for part in parts if isinstance(part, DenseFile)])
+        other.name = self.name
+        return other
 
     def block_starts(self) -> Array:
         """Blocks of the parts, put together."""
