@@ -279,3 +279,13 @@ def test_several_files_are_fitted_without_scaling(study):
     assert model.allele_frequencies_ is None
     with pytest.warns(UserWarning, match="knows no allele frequencies"):
         assert model.transform(paths).shape == (92, 2)
+
+
+def test_chunks_for_workers_know_the_frequencies(study):
+    pytest.importorskip("dask", reason="dask is not installed: pip install 'vrpca[dask]'")
+    from vrpca.data.cluster.opening import file_source
+
+    path, two = study
+    chunks = file_source(as_source(vrpca.open_data(path, scaling="genotype")))
+    model = vrpca.PCA(2, random_state=0).fit(chunks)
+    close(model.transform(two), model.transform(chunks)[[7, 31]])

@@ -9,7 +9,6 @@ import numpy as np
 
 from vrpca.data.source import Source
 from vrpca.errors import DataError
-from vrpca.typing import Array
 
 UNKNOWN = ("0", ".")  # what stands in .bim files for an allele that nobody has
 
@@ -50,18 +49,23 @@ def _check_alleles(fitted: Any, source: Source) -> None:
     """Raise if the file counts another allele of a variant than the fit did."""
     if fitted is None or source.alleles is None:
         return
-    ours, theirs = _both(fitted), _both(source.alleles)
-    differs = ((ours != theirs) & ~np.isin(ours, UNKNOWN) & ~np.isin(theirs, UNKNOWN)).any(axis=1)
-    if differs.any():
-        j = int(differs.argmax())
+    pairs = zip(fitted, source.alleles, strict=True)
+    differing = [j for j, (ours, theirs) in enumerate(pairs) if ours != theirs and not _agree(ours, theirs)]
+    if differing:
+        j = differing[0]
         name = f"variant {j}" if source.column_names is None else source.column_names[j]
         raise DataError(
             f"{source.name or 'X'} has the alleles {source.alleles[j]} of {name}, but they were {fitted[j]} in the fit "
-            f"(the first one is counted); so it is for {int(differs.sum())} of {len(differs)} variants. Write the file "
+            f"(the first one is counted); so it is for {len(differing)} of {len(fitted)} variants. Write the file "
             "again with the alleles of the fit: plink --a1-allele study.bim 5 2 --make-bed."
         )
 
 
-def _both(alleles: Any) -> Array:
-    """The counted alleles and the other ones, as two columns."""
-    return np.array([str(each).split("/", 1) for each in alleles], dtype=str)
+def _agree(ours: str, theirs: str) -> bool:
+    """Whether both alleles are the same, as far as they are known.
+
+    >>> _agree("A/G", "0/G"), _agree("A/G", "G/A"), _agree("A/G", "0/A")
+    (True, False, False)
+    """
+    both = zip(ours.split("/", 1), theirs.split("/", 1), strict=True)
+    return all(a == b or a in UNKNOWN or b in UNKNOWN for a, b in both)

@@ -6,6 +6,7 @@ numbers decodes a byte at a time. That takes no library, and is faster than read
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -174,7 +175,7 @@ def _alleles(path: Path) -> Sequence[str]:
     """The alleles of every variant, the counted one first: the fifth and the sixth word. Long ones are cut."""
     with path.open(encoding="utf-8") as file:
         words = ([*line.split()[4:6], "0", "0"][:2] for line in file if line.strip())
-        return [f"{counted[:LETTERS]}/{other[:LETTERS]}" for counted, other in words]
+        return [sys.intern(f"{counted[:LETTERS]}/{other[:LETTERS]}") for counted, other in words]  # few differ
 
 
 def _second_words(path: Path) -> Sequence[str]:
