@@ -24,12 +24,14 @@ for start in range(0, n, 10_000):
 del file
 
 # %%
-# What would a fit do? `info` reads headers alone, and says how much memory and how many passes it expects.
+# What would a fit do? `info` reads the header of this file alone, and says how much memory and how many passes it
+# expects. (Text files are converted first, as for a fit.)
 print(vrpca.info(folder / "data.npy", 5, memory_limit="30MB"))
 
 # %%
-# A fit that may take 30 MB. ``cost="passes"`` would save readings of the file for more arithmetic; files that are
-# larger than half of the memory get that by default. Several files are one matrix: ``fit("part-*.npy")``.
+# A fit that may take 30 MB. ``cost="reading"`` would save readings of the file for more arithmetic, as much as a disk
+# leaves time for. It is the default for files that every pass reads from the disk: a ``.npy`` file of 1 GB or more
+# under a limit, say. ``cost="passes"`` saves still more of them. Several files are one matrix: ``fit("part-*.npy")``.
 model = vrpca.PCA(5, memory_limit="30MB", random_state=0).fit(folder / "data.npy")
 print(model.certificate_)
 print(f"{model.n_passes_:.2f} passes, solver {model.solver_}")

@@ -78,7 +78,8 @@ _PARAMETERS = """solver : str, default="auto"
     cost : {"auto", "time", "reading", "passes"}, default="auto"
         What `accelerated` is to save: ``"time"`` (narrow blocks, little arithmetic), ``"reading"`` (blocks as wide as
         can be multiplied while a disk reads 1 GB/s) or ``"passes"`` (as few passes as possible, whatever the
-        arithmetic and memory). By default reading for files that are read block by block, else time.
+        arithmetic and memory). By default passes on a cluster; reading for files that every pass reads from the disk
+        (those in raw binary form, as ``.npy``, from 1 GB on); else time.
     certificate : {"estimated", "probabilistic"}, default="estimated"
         What the certificate is to rest on: the search that found the components, or a fresh random search outside them,
         which costs further passes and bounds what was missed but for a `failure_probability`. Where `gram` is the

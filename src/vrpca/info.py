@@ -111,6 +111,8 @@ class Info:
 def info(X: Any, k: int | float = 2, *, center: bool = True, **options: Unpack[SolveOptions]) -> Info:
     """Tell what a fit of X would do, without reading X beyond its headers.
 
+    Text files (CSV, TSV, MatrixMarket, svmlight) are converted into the cache first, as by a fit.
+
     Parameters
     ----------
     X : array-like, sparse matrix, data frame, path or Source of shape (n, d)
