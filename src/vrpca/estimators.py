@@ -49,9 +49,10 @@ _PARAMETERS = """solver : str, default="auto"
         stops when its certificate is below it.
     angle_tol : float, optional
         Wanted accuracy of the directions: the run goes on until the certified sine of the angle between every component
-        and its eigenvector is below it, too. Suboptimality is quadratic in the angle, so `tol` alone leaves angles of
-        about its square root. Components of equal variance count as one subspace. A last component whose variance
-        equals the next one's, which is left out, cannot have an angle: `certificate_.angles` is 1 there.
+        and its eigenvector is below it, too. Suboptimality is quadratic in the angle, so `tol` alone leaves a sine of
+        about ``sqrt(tol * sum of the eigenvalues / gap)``: its square root at best, degrees where gaps are small.
+        Components of equal variance count as one subspace. A last component whose variance equals the next one's,
+        which is left out, cannot have an angle: `certificate_.angles` is 1 there.
     max_passes : float, default=100
         Passes over the data that may be spent (one more, if the last step has to be taken back). Not converging is a
         warning with a full result.
