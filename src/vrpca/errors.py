@@ -52,7 +52,10 @@ class DataTypeError(DataError, TypeError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a fit. `decomposition` is the best answer so far, with status INTERRUPTED."""
+    """Ctrl-C during a fit. `decomposition` is the best answer so far, with status INTERRUPTED.
+
+    An estimator has stored that answer before this is raised: its attributes are there, as after a fit.
+    """
 
     def __init__(self, decomposition: Any):
         super().__init__("Interrupted.")
