@@ -129,7 +129,7 @@ class Decomposition:
 
     @property
     def converged(self) -> bool:
-        """Whether the certificate is below the tolerance."""
+        """Whether the certificate is below `tol`, and its angles are below `angle_tol`, where that is given."""
         return self.status is Status.CONVERGED
 
     @property

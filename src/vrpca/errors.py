@@ -44,7 +44,7 @@ class OptionError(ValueError):
 
 
 class ClusterError(DataError):
-    """The cluster that holds the data is lost."""
+    """The cluster that holds the data is lost. The last checkpoint stays."""
 
 
 class DataTypeError(DataError, TypeError):

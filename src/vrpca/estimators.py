@@ -61,9 +61,9 @@ _PARAMETERS = """solver : str, default="auto"
     oversample : int, optional
         Extra columns of the iterated block. By default none for one component, a few for more.
     step : float or str, default="auto"
-        Step size in the units of the data (c of c/t for `oja`); ``"paper"`` (the default) for
-        ``1 / (mean squared row norm * sqrt n)``; ``"theory"`` for Theorem 1. A rule's step is halved when it proves too
-        long, a number is left alone.
+        Step size in the units of the data (c of c/t for `oja`); ``"auto"`` or ``"paper"``, which mean the same, for
+        ``1 / (mean squared row norm * sqrt n)``, or for a c that goes as far in n steps; ``"theory"`` for Theorem 1.
+        The paper's step is halved when it proves too long, a number and the theory's are left alone.
     theory : Theory, optional
         The quantities of Theorem 1 for ``step="theory"``.
     epoch_length : int, optional
@@ -124,7 +124,8 @@ _ATTRIBUTES = """components_ : ndarray of shape (n_components_, n_features)
     certificate_ : Certificate
         ``.suboptimality`` bounds how far from optimal the components can be; ``.kind`` says what that rests on.
     converged_ : bool
-        Whether the certificate is below `tol`.
+        Whether the certificate is below `tol`, of the kind that was asked for, and its angles are below `angle_tol`,
+        where that is given.
     n_passes_ : float
         Passes over the data, fractions included.
     solver_ : str

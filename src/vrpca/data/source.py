@@ -155,7 +155,7 @@ class Source(ABC):
     checked: attributes at once, every block when it is handed out, the rows at the end of every pass, and a weighted
     sum of entries against the first pass: of all rows, or of every sixteenth where there are many. A pass that gives
     other rows is refused. Changes that this sum does not show, or shows as rounding, are not noticed. A source with a
-    `reduce` of its own checks its blocks itself.
+    `reduce` of its own checks its blocks itself. The guide "Coming from scikit-learn" has an example of a source.
 
     Attributes
     ----------

@@ -70,8 +70,9 @@ def open_data(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
         - ``.npy`` (`numpy.save`): mapped, or read block by block where it is large.
         - ``.npz``: a sparse matrix (`scipy.sparse.save_npz`) or a dense one: the array named ``"X"``, else the only
           array with two dimensions.
-        - ``.csv``, ``.tsv``, ``.mtx`` (MatrixMarket), ``.svmlight``, ``.libsvm``: converted once, and kept (see
-          `docs/files.md`). All but the last two may be compressed with gzip.
+        - ``.csv``, ``.tsv``, ``.mtx`` (MatrixMarket), ``.svmlight``, ``.libsvm``: converted once, into binary files
+          that are kept in the folder ``$VRPCA_CACHE``, else ``~/.cache/vrpca``. All but the last two may be compressed
+          with gzip.
         - ``.parquet``, ``.arrow``, ``.feather``: columns of numbers, or one column of lists of a fixed size. The index
           of pandas, or else one leading column of text, names the rows.
         - ``.h5``, ``.hdf5``, ``.zarr``: the only matrix, or the one that is named.
