@@ -196,6 +196,7 @@ class Run:
         self.epoch = 0
         self.gave_up = False
         self.accurate = False  # whether the last certificate is below the tolerances
+        self.certified: tuple[State, Certificate] | None = None  # the last state that was certified
         self.state: State | None = None  # where the next step starts; None where the best state has to be taken again
         self.best: State  # without what only a step needs
         self.at_best = True  # whether `best` is the state that the next step starts from
@@ -250,6 +251,12 @@ class Run:
         if status in RESUMABLE and not self.gave_up:
             self.job.checkpoint.keep(self.view, self._standing() if self.between_steps else None)
 
+    def _certificate(self, state: State) -> Certificate:
+        """The certificate of a state, made once."""
+        if self.certified is None or self.certified[0] is not state:
+            self.certified = state, self.job.certificate(state)
+        return self.certified[1]
+
     def _hear_witness(self, state: State) -> State:
         """The state that the next step starts from, after an independent witness has had the chance to object."""
         self.state = state.confirmed(self.view, self.job.k)
@@ -267,11 +274,12 @@ class Run:
         best = self.best
         known = {name: getattr(best, name) for name in CERTIFIED_BY}
         answer = Answer(**known, mu=best.outside(self.job.needed(best)), W=best.vectors())
-        return Outcome(answer, P, self.job.certificate(best), status, self.history, self.gave_up)
+        return Outcome(answer, P, self._certificate(best), status, self.history, self.gave_up)
 
     def _handed_over(self) -> State:
         """The state of the next step. The run lets go of it, so that the step can free what it has used."""
         self.between_steps = False
+        self.certified = None
         state, self.state, self.at_best = self.state, None, False
         if state is None:
             assert isinstance(self.best, LightSnapshot) and isinstance(self.failed, LightSnapshot)
@@ -315,10 +323,10 @@ class Run:
     def _record(self, event: str) -> Record:
         """Certify where the run stands. Before a state is taken for accurate, its witness is heard."""
         state = self.best if self.state is None else self.state
-        certificate = self.job.certificate(state)
+        certificate = self._certificate(state)
         if self.state is not None and self.job.accurate(certificate):
             state = self._hear_witness(state)
-            certificate = self.job.certificate(state)
+            certificate = self._certificate(state)
             event = event if state.missed is None else "something larger was found outside: the search takes it in"
         self.accurate = self.job.accurate(certificate)
         return Record(

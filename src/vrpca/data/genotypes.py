@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from vrpca.data.source import Source
-from vrpca.errors import DataError
+from vrpca.errors import DataError, warn
 
 UNKNOWN = ("0", ".")  # what stands in .bim files for an allele that nobody has
 
@@ -32,11 +31,9 @@ def as_fitted(model: Any, source: Source) -> Source:
             "allele frequencies. Leave out --scale-genotypes (scaling='genotype' in Python), or fit again with it."
         )
     if frequencies is None:
-        warnings.warn(
+        warn(
             "The model knows no allele frequencies: unknown genotypes become the means of these people. Fit it again "
-            "from a .bed file.",
-            UserWarning,
-            stacklevel=4,
+            "from a .bed file."
         )
         return source
     if source.shape[1] != len(frequencies):

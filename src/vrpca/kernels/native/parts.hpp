@@ -9,10 +9,12 @@
 namespace vrpca {
 
 // The number of parts. A thread has sums of its own for all d columns. They have to be cleared first and added up
-// last, so a part must be worth it: 64 dense rows, or 8 stored entries per column. There may be no columns.
+// last, so a part must be worth it: 64 dense rows, or 8 stored entries per column. There may be no columns. Waking a
+// thread takes as long as some ten thousand entries do.
+constexpr i64 LEAST_ENTRIES = 1 << 15;
 template <class T>
 i64 parts_of(const DenseRows<T>& r, i64 threads) {
-    return std::max<i64>(1, std::min<i64>(threads, (r.n + 63) / 64));
+    return std::max<i64>(1, std::min<i64>({threads, (r.n + 63) / 64, r.n * r.d / LEAST_ENTRIES}));
 }
 template <class T, class I>
 i64 parts_of(const CsrRows<T, I>& r, i64 threads) {
