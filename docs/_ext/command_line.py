@@ -18,8 +18,8 @@ HEAD = """# Command line
 This page is made from the commands themselves: `vrpca COMMAND --help` says the same.
 
 Results go to stdout, progress and warnings to stderr. The exit code is 0 if all went well, 1 if a fit did not converge
-or a check failed, 2 for bad input, 130 after Ctrl-C and 143 after SIGTERM. An old output is replaced, but never an
-input of the same command.
+or a check failed, 2 for bad input, 130 after Ctrl-C, 141 if the reader of the output has left (`vrpca ... | head`) and
+143 after SIGTERM. An old output is replaced, but never an input of the same command.
 """
 
 

@@ -1,7 +1,7 @@
 """The command line as a whole: its commands, its error messages and its exit codes.
 
 Results go to stdout, progress and warnings to stderr. Exit codes: 0 done, 1 not converged or check failed, 2 bad input,
-130 interrupted by Ctrl-C, 143 by SIGTERM.
+130 interrupted by Ctrl-C, 141 the reader of the output has left, 143 terminated by SIGTERM.
 """
 
 from __future__ import annotations
@@ -21,7 +21,16 @@ from vrpca.cli.check import check
 from vrpca.cli.fit import fit
 from vrpca.cli.info import info
 from vrpca.cli.report import report
-from vrpca.cli.shared import BAD_INPUT, DONE, EXPERIMENTS, FAILED, INTERRUPTED, TERMINATED, complain
+from vrpca.cli.shared import (
+    BAD_INPUT,
+    DONE,
+    EXPERIMENTS,
+    INTERRUPTED,
+    READER_GONE,
+    TERMINATED,
+    complain,
+    sigterm_as_ctrl_c,
+)
 from vrpca.cli.stdin import AFTERWARDS
 from vrpca.cli.transform import transform
 
@@ -73,35 +82,51 @@ def _mend_streams() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code. A foreseeable error becomes one line on stderr."""
+    with sigterm_as_ctrl_c() as terminated, AFTERWARDS:
+        code = _run(arguments)
+        if code in (INTERRUPTED, TERMINATED):
+            return _interrupted(TERMINATED if terminated() else code)
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         code = int(app(args=list(arguments), prog_name="vrpca", standalone_mode=False) or DONE)
         sys.stdout.flush()
-        return _interrupted(code) if code in (INTERRUPTED, TERMINATED) else code
-    except BrokenPipeError:  # the reader of our output is gone
-        _discard_output()
-        return FAILED
-    except (KeyboardInterrupt, typer.Abort):
-        return _interrupted()
+        return code
+    except BrokenPipeError:
+        return _reader_gone()
+    except SystemExit as left:  # the parser's answer to a broken pipe is an exit with code 1
+        if isinstance(left.__context__, BrokenPipeError):
+            return _reader_gone()
+        raise
+    except (KeyboardInterrupt, typer.Abort):  # some versions of typer return the code themselves
+        return INTERRUPTED
     except OSError as error:
         if error.filename is not None:
             return complain(str(error), BAD_INPUT)
-        _discard_output()
+        _discard(sys.stdout)
         return complain(f"the output cannot be written: {error.strerror}. Make room, or send it elsewhere.", BAD_INPUT)
     except (ValueError, MemoryError, ImportError) as error:
         return complain(str(error) or type(error).__name__, BAD_INPUT)
     except PARSER_ERROR as error:
         return complain(error.format_message(), BAD_INPUT)
-    finally:
-        AFTERWARDS.close()
 
 
-def _discard_output() -> None:
-    """Send the rest of stdout nowhere: Python flushes it once more at its exit, which would fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _reader_gone() -> int:
+    """Leave without a word: nobody reads it."""
+    for stream in (sys.stdout, sys.stderr):
+        _discard(stream)
+    return READER_GONE
 
 
-def _interrupted(code: int = INTERRUPTED) -> int:
-    """Report Ctrl-C or SIGTERM. Some versions of typer raise Ctrl-C, others return the code 130."""
+def _discard(stream: Any) -> None:
+    """Send the rest of a stream nowhere: Python flushes it once more at its exit, which would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _interrupted(code: int) -> int:
+    """Report Ctrl-C or SIGTERM."""
     return complain("terminated." if code == TERMINATED else "interrupted.", code)
 
 

@@ -28,7 +28,8 @@ CHOICES = {  # of options that name one of a few things
     "cost": ("auto", "time", "reading", "passes"),
     "certificate": ("estimated", "probabilistic"),
 }
-DONE, FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143  # the last two are 128 and the signal's number
+DONE, FAILED, BAD_INPUT = 0, 1, 2
+INTERRUPTED, READER_GONE, TERMINATED = 130, 141, 143  # 128 and the number of SIGINT, SIGPIPE and SIGTERM, as in shells
 EXPERIMENTS = {
     "reproduce": "Run the paper's experiments: curves as CSV, figures, and a page with a verdict on every claim.",
     "bench": "Measure this package: against its peers, its growth, its passes.",

@@ -1,4 +1,7 @@
-"""Data from stdin: copied to a temporary file, since they are read more than once; removed when the command ends."""
+"""Data from stdin: copied to a temporary file, since they are read more than once.
+
+The file, and what it is converted to, are removed when the command ends.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
+from vrpca.data.files.cache import kept_beside
 from vrpca.errors import DataError
 
 AFTERWARDS = ExitStack()  # what is to be closed when the command ends
@@ -28,6 +32,7 @@ def from_stdin() -> str:
     if sys.stdin is None or sys.stdin.isatty():
         raise DataError("DATA is -, but nothing is piped to stdin: pipe data in, or name a file.")
     folder = AFTERWARDS.enter_context(tempfile.TemporaryDirectory(prefix="vrpca-stdin-"))
+    AFTERWARDS.enter_context(kept_beside(Path(folder)))
     stream = sys.stdin.buffer
     start = stream.read(START)
     if not start:

@@ -12,7 +12,8 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -35,6 +36,7 @@ ABOUT = "entry.json"
 SYMBOLS = 20  # hexadecimal digits of a hash in a name: 80 bits do not collide by chance
 log = logging.getLogger("vrpca")
 log.addHandler(logging.NullHandler())
+_TEMPORARY: set[str] = set()  # folders of texts that will not last: what is made of them stays there
 
 Facts = dict[str, Any]  # what a converter says of the matrix, as JSON
 
@@ -47,6 +49,23 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "vrpca"
 
 
+@contextmanager
+def kept_beside(folder: Path) -> Iterator[None]:
+    """Keep what is made of texts in this folder there, and not in the cache: it goes with the folder."""
+    name = os.path.realpath(folder)
+    _TEMPORARY.add(name)
+    try:
+        yield
+    finally:
+        _TEMPORARY.discard(name)
+
+
+def _temporary_folder(origin: Origin) -> Path | None:
+    """The folder of a text that will not last; None for all others."""
+    folders = (Path(os.path.realpath(path)).parent for path in origin.paths)
+    return next((folder for folder in folders if str(folder) in _TEMPORARY), None)
+
+
 def converted(origin: Origin, convert: Callable[[Path], Facts]) -> tuple[Path, Facts]:
     """The folder of the converted text, and what is known of it.
 
@@ -55,7 +74,8 @@ def converted(origin: Origin, convert: Callable[[Path], Facts]) -> tuple[Path, F
     """
     where, *what = origin.key()
     prefix = _hash([where])
-    entry = cache_folder() / f"{prefix}-{_hash([str(VERSION), *what])}"
+    beside = _temporary_folder(origin)
+    entry = (beside or cache_folder()) / f"{prefix}-{_hash([str(VERSION), *what])}"
     facts = _facts(entry)
     if facts is None:
         _convert(origin, entry, convert)
@@ -65,7 +85,8 @@ def converted(origin: Origin, convert: Callable[[Path], Facts]) -> tuple[Path, F
         for old in entry.parent.glob(f"{prefix}-*"):
             if old != entry:
                 shutil.rmtree(old, ignore_errors=True)  # of an older version of the file; others may be removing it
-        log.info("%s was converted; later fits read %s", origin.name, entry)
+        if beside is None:
+            log.info("%s was converted; later fits read %s", origin.name, entry)
     return entry, facts
 
 
@@ -98,9 +119,10 @@ def _convert(origin: Origin, entry: Path, convert: Callable[[Path], Facts]) -> N
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
+        variable = "VRPCA_CACHE" if _temporary_folder(origin) is None else "TMPDIR"
         raise DataError(
             f"{origin.name} cannot be converted in the folder {entry.parent} ({error.strerror or error}). Make room "
-            "there, or set VRPCA_CACHE to a folder that can be written."
+            f"there, or set {variable} to a folder that can be written."
         ) from error
 
 

@@ -1,0 +1,82 @@
+"""The streams of the command line: data on stdin, scores and JSON on stdout or stderr, and readers that leave."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+
+@pytest.fixture(scope="module")
+def table():
+    values = np.random.default_rng(3).standard_normal((60, 5)) * [5, 3, 2, 1, 0.5]
+    return pd.DataFrame(values, [f"s{i}" for i in range(60)], list("abcde"))
+
+
+@pytest.fixture
+def file(tmp_path, table):
+    table.to_csv(tmp_path / "table.csv")
+    return tmp_path / "table.csv"
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    """Empty folders for the cache and for temporary files, as the variables of a process."""
+    places = {"VRPCA_CACHE": tmp_path / "cache", "TMPDIR": tmp_path / "temporary"}
+    for name, folder in places.items():
+        folder.mkdir()
+        monkeypatch.setenv(name, str(folder))
+    return list(places.values())
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "vrpca", *map(str, arguments)]
+
+
+def text_of(table):
+    stream = io.BytesIO()
+    table.to_csv(stream)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("arguments", ["fit - -k 2", "info -", "fit - -k 70"])
+def test_nothing_is_kept_of_text_on_stdin(places, table, arguments):
+    done = subprocess.run(command(*arguments.split()), input=text_of(table), capture_output=True, check=False)
+    assert done.returncode == (2 if "70" in arguments else 0), done.stderr
+    assert b"later fits" not in done.stderr
+    assert [list(folder.iterdir()) for folder in places] == [[], []]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_kept_of_stdin_after_a_signal(places, table, number):
+    process = subprocess.Popen(command("fit", "-", "-k", 2), stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process.stdin.write(text_of(table))
+    process.stdin.flush()
+    while not list(places[1].iterdir()):  # until stdin is being copied
+        time.sleep(0.02)
+    process.send_signal(number)
+    assert process.wait(60) == 128 + number
+    process.stdin.close()
+    assert [list(folder.iterdir()) for folder in places] == [[], []]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a POSIX shell")
+@pytest.mark.parametrize(
+    ("arguments", "streams"),
+    [("fit {} -k 5 --scores - -q", ""), ("fit {} -k 2 -q", ""), ("fit --help", ""), ("fit {} -k 2 --json", "2>&1")],
+)
+def test_a_reader_that_leaves(tmp_path, arguments, streams):
+    """The exit code is that of a program that SIGPIPE has ended, and nothing is said."""
+    np.save(tmp_path / "data.npy", np.random.default_rng(0).standard_normal((20_000, 5)))
+    words = " ".join(command(*arguments.format(tmp_path / "data.npy").split()))
+    script = f"{{ {words} {streams}; echo $? > {tmp_path}/code; }} | true"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    assert (tmp_path / "code").read_text() == "141\n"
+    assert done.stderr == ""
