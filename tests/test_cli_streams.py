@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -80,3 +81,35 @@ def test_a_reader_that_leaves(tmp_path, arguments, streams):
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert (tmp_path / "code").read_text() == "141\n"
     assert done.stderr == ""
+
+
+def split(*arguments):
+    """Run a command; return its exit code, stdout and stderr apart."""
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("more", [(), ("-q",)])
+def test_json_is_alone_on_stderr_if_scores_take_up_stdout(file, tmp_path, more):
+    model, resume = tmp_path / "model.npz", ("--checkpoint", tmp_path / "state", "--resume")
+    code, out, err = split("fit", file, "-k", 2, "--json", "--scores", "-", "--out", model, *resume, *more)
+    assert code == 0 and out.startswith("sample,pc1,pc2\ns0,") and json.loads(err)["scores"] == "-"
+    code, out, err = split("transform", model, file, "--json", "--out", "-", *more)
+    assert code == 0 and out.startswith("sample,pc1,pc2\ns0,") and json.loads(err)["n_components"] == 2
+
+
+def test_the_fields_of_json_are_documented(file, tmp_path, vrpca_command, monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[1] / "docs" / "_ext")
+    from command_line import JSON, page
+
+    model = tmp_path / "model.npz"
+    for name, arguments in {
+        "fit": (file, "-k", 2, "--out", model),
+        "transform": (model, file, "--out", tmp_path / "scores.npy"),
+        "check": (model, file),
+        "info": (file,),
+        "report": (model, file, "--out", tmp_path / "page.html"),
+    }.items():
+        _, out, _ = vrpca_command(name, *arguments, "--json")
+        assert list(json.loads(out)) == JSON[name].split(), name
+    assert all(word in page() for word in ("NO_COLOR", "141", "| `report` | `model`, `data`, `page`, `bytes` |"))

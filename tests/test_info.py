@@ -6,6 +6,7 @@ import json
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -115,3 +116,12 @@ def test_the_command_line_fits_within_a_limit(folder, capsys, tmp_path):
     scores = tmp_path / "scores.npy"
     assert run(["transform", str(tmp_path / "model.npz"), str(folder / "sparse.npz"), "--out", str(scores)]) == 0
     np.testing.assert_allclose(np.load(scores), model.transform(folder / "sparse.npz"))
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv"])
+def test_the_names_of_text_are_counted(tmp_path, ending):
+    pd.DataFrame(np.eye(4, 3), list("wxyz"), list("abc")).to_csv(
+        tmp_path / f"named{ending}", sep="," if ending == ".csv" else "\t"
+    )
+    found = vrpca.info(tmp_path / f"named{ending}")
+    assert (found.row_names, found.column_names) == (4, 3) and "4 rows and 3 columns" in str(found)

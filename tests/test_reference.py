@@ -16,6 +16,7 @@ import vrpca.check
 import vrpca.cli
 import vrpca.plot
 import vrpca.report
+from helpers import run_python
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = (DOCS / "reference" / "python.rst").read_text(encoding="utf-8")
@@ -124,3 +125,16 @@ def test_every_command_is_on_the_page(page):
     names = [name.removeprefix("vrpca ") for name, command in page.commands() if not hasattr(command, "commands")]
     assert set(COMMANDS) == set(names), "add the command to COMMANDS"
     assert all(f"## vrpca {name}\n" in page.page() for name in names)
+
+
+def test_documented_modules_are_there_after_the_import():
+    code = (
+        "import sys, vrpca\n"
+        "assert not {'vrpca.check', 'vrpca.plot', 'vrpca.report'} & set(sys.modules)\n"
+        f"for name in {sorted(LISTED)!r}:\n"
+        "    eval(name)\n"
+        "from vrpca.check import check\n"
+        "assert vrpca.check.check is check and 'report' in dir(vrpca)\n"
+    )
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr

@@ -13,13 +13,54 @@ import typer
 from vrpca.cli.app import app
 from vrpca.cli.shared import EXPERIMENTS
 
+# What `--json` prints, by command.
+JSON = {
+    "fit": "data model scores plot components n_samples n_features solver reason status converged passes seconds tol "
+    "certificate",
+    "transform": "model data scores n_samples n_components dtype",
+    "check": "model data components ok verdict at_least mean_deviation passes tol certificate",
+    "info": "data shape dtype sparse entries density size_on_disk row_names column_names reading solver reason memory what "
+    "available smallest_limit passes bytes_read",
+    "report": "model data page bytes",
+}
+
 HEAD = """# Command line
 
 This page is made from the commands themselves: `vrpca COMMAND --help` says the same.
 
-Results go to stdout, progress and warnings to stderr. The exit code is 0 if all went well, 1 if a fit did not converge
-or a check failed, 2 for bad input, 130 after Ctrl-C, 141 if the reader of the output has left (`vrpca ... | head`) and
-143 after SIGTERM. An old output is replaced, but never an input of the same command.
+## Streams and exit codes
+
+Results go to stdout, progress and warnings to stderr. If the scores go to stdout (`--scores -`, `transform --out -`), the
+table or the JSON object goes to stderr. With `--json` it is the only thing there then, as if `--quiet` was given.
+
+| exit code | when |
+| --- | --- |
+| 0 | all went well |
+| 1 | a fit did not converge, or a check failed |
+| 2 | bad input: one line on stderr says what, and what to do |
+| 130 | after Ctrl-C |
+| 141 | the reader of the output has left, as `head` does |
+| 143 | after SIGTERM |
+
+An old output is replaced, but never an input of the same command.
+
+`DATA` may be `-`, for stdin: `.npy`, `.npz`, `.parquet`, `.arrow`, `.h5`, `.h5ad`, MatrixMarket, and CSV or TSV, also compressed with
+gzip where it is text. What it is shows in its first bytes; what has no mark of its own is taken for CSV or TSV. It is copied to a
+temporary file (`TMPDIR` says where), which is removed at the end, with whatever it was converted to.
+
+Tables and progress bars on a terminal have colours and bold letters, unless the variable `NO_COLOR` is set.
+
+## JSON
+
+`--json` prints one object. Numbers that are infinite or not known are `null`.
+
+| command | fields |
+| --- | --- |
+%s
+
+`components` is a list with one object per component: `variance` (`fit` only), `ratio` (part of the variance), `cumulative`
+(sum of the ratios so far) and `residual`. `certificate` has `kind`, `suboptimality` (the bound) and `mu` (the gap that the bound rests on).
+Sizes are in bytes.
 """
 
 
@@ -32,7 +73,8 @@ def write(path: Path) -> None:
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *(section(name, command) for name, command in commands())])
+    fields = "\n".join(f"| `{name}` | {', '.join(f'`{each}`' for each in JSON[name].split())} |" for name in JSON)
+    return "\n".join([HEAD % fields, *(section(name, command) for name, command in commands())])
 
 
 def commands() -> Iterator[tuple[str, Any]]:

@@ -1,5 +1,8 @@
 """Principal components and truncated SVD of large matrices, to the accuracy asked for, with a certificate."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from vrpca import anndata
 from vrpca.certificate import Certificate
 from vrpca.data.files import open_data
@@ -12,6 +15,9 @@ from vrpca.info import Info, info
 from vrpca.model_io import load, save
 from vrpca.options import SolverName, Theory
 from vrpca.versions import show_versions
+
+if TYPE_CHECKING:
+    from vrpca import check, plot, report
 
 __version__ = "0.1.0"
 
@@ -30,11 +36,26 @@ __all__ = [
     "Theory",
     "TruncatedSVD",
     "anndata",
+    "check",
     "info",
     "load",
     "open_data",
     "pca",
+    "plot",
+    "report",
     "save",
     "show_versions",
     "svd",
 ]
+
+_MODULES = ("check", "plot", "report")  # imported when they are asked for
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"vrpca.{name}")
+    raise AttributeError(f"module 'vrpca' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -40,7 +40,7 @@ class Info:
     size_on_disk : int or None
         Bytes of the file, where there is one.
     row_names, column_names : int or None
-        How many names the file has for rows and columns.
+        How many names there are for rows and columns.
     reading : str
         How the data are read: mapped, loaded, or block by block.
     solver, reason : str
@@ -151,8 +151,7 @@ def info(X: Any, k: int | float = 2, *, center: bool = True, **options: Unpack[S
 
 def _told(X: Any, source: Source, plan: Plan, least: int | None) -> Info:
     passes = expected_passes(plan)
-    names = (source.row_names, source.column_names) if isinstance(source, FileSource) else (None, None)
-    row_names, column_names = (None if each is None else len(each) for each in names)
+    row_names, column_names = (None if each is None else len(each) for each in (source.row_names, source.column_names))
     n, d = source.shape
     size = _size_on_disk(X, source)
     return Info(

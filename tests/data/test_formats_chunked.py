@@ -116,6 +116,22 @@ def test_one_of_several_matrices_is_named(tmp_path, rng):
         vrpca.open_data(f"{zarr3(tmp_path / 'b.zarr', X)}::x")
 
 
+def test_a_wrong_name_is_answered_with_the_matrices_that_there_are(tmp_path, rng):
+    """Sparse ones, too; the closest name comes first, then those where AnnData keeps what is fitted."""
+    anndata = pytest.importorskip("anndata", reason="anndata is not installed")
+    X = matrix(rng)
+    cells = anndata.AnnData(X, obsm={"X_pca": X[:, :2]}, varm={"PCs": X.T[:, :2]})
+    cells.layers["counts"], cells.layers["raw"] = sp.csr_matrix(X), sp.csc_matrix(X)
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a version of the format
+        cells.write_zarr(tmp_path / "cells.zarr")
+    for name in ("cells.h5ad", "cells.zarr"):
+        wanted = r"holds no 'layers/count': there is layers/counts, X, layers/raw, obsm/X_pca, varm/PCs\."
+        with pytest.raises(DataError, match=wanted):
+            vrpca.open_data(f"{tmp_path / name}::layers/count")
+
+
 def test_a_group_with_one_matrix_needs_no_name(tmp_path, rng):
     X = matrix(rng)
     group = zarr.open_group(str(tmp_path / "a.zarr"), mode="w")

@@ -30,6 +30,7 @@ from vrpca.cli.shared import (
     Threads,
     check_outputs,
     complain,
+    hushed,
     notices_on_stderr,
     open_input,
     sigterm_as_ctrl_c,
@@ -92,7 +93,8 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Find the principal components of DATA."""
-    files = _checked_files(data, warm_start, resume, checkpoint, out, scores, plot)
+    quiet = hushed(quiet, as_json, scores)
+    files = _checked_files(data, warm_start, (checkpoint, resume), out, scores, plot, quiet)
     model = vrpca.PCA(
         components(k),
         tol=tol,
@@ -111,8 +113,7 @@ def fit(
     )
     with cluster(scheduler, workers, threads) as connected:
         X = (open_on_cluster if connected else open_input)(data, quiet, memory is not None, scale_genotypes)
-        _start_from(model, warm_start, X)
-        cut_short, seconds = _fit(model, X, quiet)
+        cut_short, seconds = _fit(model, X, warm_start, quiet)
         _write(model, X, files, quiet)
     _print(model, seconds, {"data": data, "model": out, "scores": scores, "plot": plot}, as_json)
     raise typer.Exit(cut_short or (DONE if model.converged_ else FAILED))
@@ -121,13 +122,14 @@ def fit(
 def _checked_files(
     data: str,
     warm_start: Path | None,
-    resume: bool,
-    checkpoint: Path | None,
+    going_on: tuple[Path | None, bool],
     out: Path | None,
     scores: Path | None,
     plot: Path | None,
+    quiet: bool,
 ) -> dict[str, Path | None]:
     """The outputs by their options; raise before the fit if one cannot be written, or would replace another file."""
+    checkpoint, resume = going_on
     outputs = {"--checkpoint": checkpoint, "--out": out, "--scores": scores, "--plot": plot}
     check_outputs(list(outputs.items()), [("DATA", data), ("--warm-start", warm_start)])
     if out is not None:
@@ -139,11 +141,11 @@ def _checked_files(
 
         check_plot(plot)
         check_target(plot)
-    _check_checkpoint(checkpoint, resume)
+    _check_checkpoint(checkpoint, resume, quiet)
     return outputs
 
 
-def _check_checkpoint(path: Path | None, resume: bool) -> None:
+def _check_checkpoint(path: Path | None, resume: bool, quiet: bool) -> None:
     """Raise unless --resume agrees with what is there; where there is nothing to go on from, say so."""
     if path is None:
         if resume:
@@ -152,7 +154,7 @@ def _check_checkpoint(path: Path | None, resume: bool) -> None:
         raise OptionError(
             f"--checkpoint {path} exists: add --resume to go on from it, or remove it to start from the beginning."
         )
-    elif resume and not as_path(path).exists():
+    elif resume and not quiet and not as_path(path).exists():
         complain(f"there is no checkpoint {path} yet: the fit starts from the beginning.", DONE)
 
 
@@ -180,11 +182,12 @@ def components(k: str) -> int | float:
     raise OptionError(f"-k {k} must be a number of components or a fraction of the variance, such as 10 or 0.9.")
 
 
-def _fit(model: vrpca.PCA, X: Source, quiet: bool) -> tuple[int, float]:
+def _fit(model: vrpca.PCA, X: Source, warm_start: Path | None, quiet: bool) -> tuple[int, float]:
     """Fit the model; return the exit code of Ctrl-C or SIGTERM if one of them ended the fit early, else 0; and seconds.
 
     Without any answer the command ends here with that code.
     """
+    _start_from(model, warm_start, X)
     code, began = DONE, time.perf_counter()
     with sigterm_as_ctrl_c() as terminated:
         try:

@@ -76,6 +76,11 @@ Threads = Annotated[int | None, typer.Option(help="Threads of the products; all 
 File = tuple[str, Path | str | None]  # the argument or option for a file, such as "--out", and its path if it was given
 
 
+def hushed(quiet: bool, as_json: bool, scores: Path | None) -> bool:
+    """Whether to be quiet: on demand, or if scores take up stdout, so that stderr is for the JSON object alone."""
+    return quiet or (as_json and scores == STDOUT)
+
+
 def complain(message: str, code: int) -> int:
     """Print a message as one line on stderr and return the exit code. An empty message prints nothing."""
     line = " ".join(message.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from vrpca.cli.shared import (
     ScaledAsFitted,
     check_outputs,
     complain,
+    hushed,
     open_input,
     warnings_on_stderr,
 )
@@ -41,20 +43,21 @@ def transform(
     quiet: Quiet = False,
 ) -> None:
     """Project DATA onto the components of MODEL."""
+    silent = hushed(quiet, as_json, out)
     check_outputs([("--out", out)], [("MODEL", model), ("DATA", data)])
     check_scores(out)
     fitted = load_model(model)
-    source = open_input(data, quiet, fitted.memory_limit is not None, scale_genotypes)
+    source = open_input(data, silent, fitted.memory_limit is not None, scale_genotypes)
     if source.shape[1] != fitted.n_features_in_:
         wanted = f"the model is for {fitted.n_features_in_}: pass data like those of the fit"
         raise DataError(f"{data} has {source.shape[1]} columns, but {wanted}.")
-    facts = written_scores(fitted, source, out, quiet)
+    facts = written_scores(fitted, source, out, silent)
     if as_json:
         text = json.dumps({"model": str(model), "data": data, "scores": str(out), **facts}, indent=2)
     else:
         text = f"{facts['n_samples']} x {facts['n_components']} scores ({facts['dtype']}) written to {out}"
-    if out != STDOUT:
-        print(text)
+    if as_json or out != STDOUT:
+        print(text, file=sys.stderr if out == STDOUT else sys.stdout)
     elif not quiet:
         complain(text, 0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from vrpca.typing import Array
 
 TOO_LARGE = 8  # blocks of whole chunks that are this many times larger than asked for: the other side is walked
 CHUNKS_HELD = 20  # zarr reads 10 chunks at once (its setting async.concurrency), each as it is stored and unpacked
+NAMED = 20  # names of matrices in a message, at most
 REMEDY = "Write or copy it again"
 
 
@@ -99,10 +101,8 @@ class SparseGroup(SparseFile):
 
 def sparse_matrix(name: str, paths: Sequence[Path], group: Any) -> Source:
     """The sparse matrix in a group, as anndata writes it; CSC is stored as the CSR matrix of the transpose."""
-    kind = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", ""))
-    kind = kind.decode("utf-8", "replace") if isinstance(kind, bytes) else str(kind)  # bytes: a text of fixed length
-    shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
-    if kind.removesuffix("_matrix") not in ("csr", "csc") or shape is None:
+    kind, shape = _encoding(group), _stored_shape(group)
+    if not is_sparse(group):
         raise DataError(f"{name} is a group ({kind or 'of no known kind'}), not a matrix. Name a matrix in it.")
     n, d = (int(count) for count in shape)
     if kind.startswith("csr"):
@@ -110,12 +110,44 @@ def sparse_matrix(name: str, paths: Sequence[Path], group: Any) -> Source:
     return SparseGroup(name, paths, (d, n), group).transposed()
 
 
+def _encoding(group: Any) -> str:
+    """What a group says that it holds, such as csr_matrix."""
+    kind = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", ""))
+    return kind.decode("utf-8", "replace") if isinstance(kind, bytes) else str(kind)  # bytes: a text of fixed length
+
+
+def _stored_shape(group: Any) -> Any:
+    return group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
+
+
+def is_sparse(group: Any) -> bool:
+    """Whether a group holds a sparse matrix."""
+    return _encoding(group).removesuffix("_matrix") in ("csr", "csc") and _stored_shape(group) is not None
+
+
+def is_dense(X: Any) -> bool:
+    """Whether an array is a matrix of numbers."""
+    return len(X.shape) == 2 and np.dtype(X.dtype).kind in "fiub"
+
+
+def no_such_matrix(path: Any, name: str, matrices: Sequence[str]) -> DataError:
+    """What to say of a name that is not there: the names that are, and the one that was meant, probably, first."""
+    places = ("X", "layers", "raw", "obsm")  # where AnnData keeps what is fitted
+    listed = sorted(matrices, key=lambda each: (*(each.split("/")[0] != place for place in places), each))
+    close = get_close_matches(name, listed, 1)
+    there = ", ".join([*close, *(each for each in listed if each not in close)][:NAMED]) or "no matrix of numbers"
+    more = ", ..." if len(listed) > NAMED else ""
+    return DataError(
+        f"{path} holds no {name!r}: there is {there}{more}. Name a matrix that it holds, as in {path}::NAME."
+    )
+
+
 def only_matrix(name: str, matrices: Sequence[str]) -> str:
     """The name of the only matrix among those that there are."""
     if not matrices:
         raise DataError(f"{name} holds no matrix of numbers: write one, samples in rows.")
     if len(matrices) > 1:
-        found = ", ".join(sorted(matrices)[:20])
+        found = ", ".join(sorted(matrices)[:NAMED])
         raise DataError(f"{name} must hold one matrix, or be told which: found {found}. Name it as in {name}::NAME.")
     return matrices[0]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vrpca.data.files.base import FileSource
-from vrpca.data.files.chunked import ChunkedFile, only_matrix, sparse_matrix
+from vrpca.data.files.chunked import ChunkedFile, is_dense, is_sparse, no_such_matrix, only_matrix, sparse_matrix
 from vrpca.data.files.columnar import LazyNames
 from vrpca.data.files.extras import needs
 from vrpca.data.source import Source
@@ -28,8 +28,7 @@ def open_matrix(path: Path, name: str | None = None) -> Source:
     if name is None:
         name = "X" if annotated else only_matrix(str(path), _matrices(h5py, file))
     if name not in file:
-        there = ", ".join(_matrices(h5py, file)) or ", ".join(file.keys()) or "nothing"
-        raise DataError(f"{path} holds no {name!r}: there is {there}. Name a matrix that it holds, as in {path}::NAME.")
+        raise no_such_matrix(path, name, _matrices(h5py, file))
     source = element(file[name])
     return with_names(source, file) if annotated else source
 
@@ -80,11 +79,11 @@ def _names(file: Any, table: str) -> LazyNames | None:
 
 
 def _matrices(h5py: Any, file: Any) -> Sequence[str]:
-    """The names of all matrices of numbers."""
+    """The names of all matrices of numbers, dense and sparse."""
     found = []
 
     def visit(name: str, X: Any) -> None:
-        if isinstance(X, h5py.Dataset) and X.ndim == 2 and X.dtype.kind in "fiub":
+        if is_dense(X) if isinstance(X, h5py.Dataset) else is_sparse(X):
             found.append(name)
 
     file.visititems(visit)

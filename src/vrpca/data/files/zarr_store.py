@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from vrpca.data.files.chunked import CHUNKS_HELD, ChunkedFile, only_matrix, sparse_matrix
+from vrpca.data.files.chunked import (
+    CHUNKS_HELD,
+    ChunkedFile,
+    is_dense,
+    is_sparse,
+    no_such_matrix,
+    only_matrix,
+    sparse_matrix,
+)
 from vrpca.data.files.extras import needs
 from vrpca.data.files.remote import Location
 from vrpca.data.source import Source
@@ -21,8 +29,7 @@ def open_matrix(path: Path | Location, name: str | None = None) -> Source:
     if isinstance(found, zarr.Group):
         name = _only(zarr, str(path), found) if name is None else name
         if name not in found:
-            names = ", ".join(key for key, _ in found.members()) or "nothing"
-            raise DataError(f"{path} holds no {name!r}: there is {names}. Name one of these.")
+            raise no_such_matrix(path, name, _matrices(zarr, found))
         found = found[name]
     elif name is not None:
         raise DataError(f"{path} is one array: leave out ::{name}.")
@@ -54,8 +61,13 @@ def _check_chunks(name: str, X: Any) -> None:
 def _only(zarr: Any, path: str, group: Any) -> str:
     if group.attrs.get("encoding-type") == "anndata":
         return "X"
-    arrays = [name for name, each in group.members(max_depth=None) if isinstance(each, zarr.Array) and each.ndim == 2]
-    return only_matrix(path, arrays)
+    return only_matrix(path, _matrices(zarr, group))
+
+
+def _matrices(zarr: Any, group: Any) -> list[str]:
+    """The names of all matrices of numbers, dense and sparse."""
+    members = group.members(max_depth=None)
+    return [name for name, each in members if (is_dense if isinstance(each, zarr.Array) else is_sparse)(each)]
 
 
 class ZarrArray(ChunkedFile):
