@@ -19,8 +19,8 @@ JSON = {
     "certificate",
     "transform": "model data scores n_samples n_components dtype",
     "check": "model data components ok verdict at_least mean_deviation passes tol certificate",
-    "info": "data shape dtype sparse entries density size_on_disk row_names column_names reading solver reason memory what "
-    "available smallest_limit passes bytes_read",
+    "info": "data shape dtype sparse entries density size_on_disk row_names column_names reading solver reason "
+    "memory what available smallest_limit passes bytes_read",
     "report": "model data page bytes",
 }
 
@@ -30,8 +30,8 @@ This page is made from the commands themselves: `vrpca COMMAND --help` says the 
 
 ## Streams and exit codes
 
-Results go to stdout, progress and warnings to stderr. If the scores go to stdout (`--scores -`, `transform --out -`), the
-table or the JSON object goes to stderr. With `--json` it is the only thing there then, as if `--quiet` was given.
+Results go to stdout, progress and warnings to stderr. If the scores go to stdout (`--scores -`, `transform --out -`),
+the table or the JSON object goes to stderr. With `--json` it is the only thing there then, as if `--quiet` was given.
 
 | exit code | when |
 | --- | --- |
@@ -44,9 +44,10 @@ table or the JSON object goes to stderr. With `--json` it is the only thing ther
 
 An old output is replaced, but never an input of the same command.
 
-`DATA` may be `-`, for stdin: `.npy`, `.npz`, `.parquet`, `.arrow`, `.h5`, `.h5ad`, MatrixMarket, and CSV or TSV, also compressed with
-gzip where it is text. What it is shows in its first bytes; what has no mark of its own is taken for CSV or TSV. It is copied to a
-temporary file (`TMPDIR` says where), which is removed at the end, with whatever it was converted to.
+`DATA` may be `-`, for stdin: `.npy`, `.npz`, `.parquet`, `.arrow`, `.h5`, `.h5ad`, MatrixMarket, CSV and TSV; the last
+three may be compressed with gzip. What it is shows in its first bytes; what has no mark of its own is taken for CSV or
+TSV. It is copied to a temporary file (`TMPDIR` says where), which is removed at the end, with whatever it was
+converted to.
 
 Tables and progress bars on a terminal have colours and bold letters, unless the variable `NO_COLOR` is set.
 
@@ -58,9 +59,9 @@ Tables and progress bars on a terminal have colours and bold letters, unless the
 | --- | --- |
 %s
 
-`components` is a list with one object per component: `variance` (`fit` only), `ratio` (part of the variance), `cumulative`
-(sum of the ratios so far) and `residual`. `certificate` has `kind`, `suboptimality` (the bound) and `mu` (the gap that the bound rests on).
-Sizes are in bytes.
+`components` is a list with one object per component: `variance` (`fit` only), `ratio` (its part of the variance),
+`cumulative` (the sum of the ratios so far) and `residual`. `certificate` has `kind`, `suboptimality` (the bound) and
+`mu`, as `vrpca.Certificate` has them. Sizes are in bytes.
 """
 
 

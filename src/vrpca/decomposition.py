@@ -166,7 +166,7 @@ class Decomposition:
     def _outcome(self) -> str:
         return (
             f"{self.solver} ({self.reason}): {'converged' if self.converged else 'NOT CONVERGED'} after "
-            f"{self.n_passes:.4g} passes. {self.status.value}"
+            f"{self.n_passes:.4g} pass{'' if self.n_passes == 1 else 'es'}. {self.status.value}"
         )
 
     def _rows(self) -> list[list[str]]:

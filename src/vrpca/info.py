@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack, cast
 
 from vrpca.data.cluster.source import DaskSource
 from vrpca.data.files import contents, split_name
@@ -16,7 +16,7 @@ from vrpca.data.open import as_source, is_path, whole_file
 from vrpca.data.source import Source
 from vrpca.data.unloaded import UnloadedFile
 from vrpca.memory import Demand, in_words
-from vrpca.options import Options, SolveOptions, check_k
+from vrpca.options import MLE, Options, SolveOptions, check_k
 from vrpca.plan import Plan, expected_passes, for_source, make_plan, smallest_limit
 from vrpca.threads import n_threads
 
@@ -108,7 +108,9 @@ class Info:
         return asdict(self)
 
 
-def info(X: Any, k: int | float = 2, *, center: bool = True, **options: Unpack[SolveOptions]) -> Info:
+def info(
+    X: Any, k: int | float | Literal["mle"] | None = 2, *, center: bool = True, **options: Unpack[SolveOptions]
+) -> Info:
     """Tell what a fit of X would do, without reading X beyond its headers.
 
     Text files (CSV, TSV, MatrixMarket, svmlight) are converted into the cache first, as by a fit.
@@ -117,8 +119,8 @@ def info(X: Any, k: int | float = 2, *, center: bool = True, **options: Unpack[S
     ----------
     X : array-like, sparse matrix, data frame, path or Source of shape (n, d)
         The data.
-    k : int or float
-        Number of components, or a fraction of the variance.
+    k : int, float, "mle" or None
+        Number of components, a fraction of the variance, or as `vrpca.pca` takes it.
     center : bool
         Whether the column means would be subtracted.
     **options
@@ -143,9 +145,10 @@ def info(X: Any, k: int | float = 2, *, center: bool = True, **options: Unpack[S
     proof = checked.certificate == "probabilistic"
     wanted = Demand(center=center, norms=checked.needs_norms, proof=proof, n_threads=n_threads(checked.n_threads))
     wanted = replace(wanted, checkpoint=checked.checkpoint is not None)
-    plan = make_plan(for_source(checked, source), source, k, fraction, wanted)
+    asked = min(source.shape) if k is None or k == MLE else cast(float, k)  # all components are found at first
+    plan = make_plan(for_source(checked, source), source, asked, fraction, wanted)
     under_limit = replace(for_source(checked, limited), memory_limit=1)
-    least = smallest_limit(under_limit, limited, k, fraction, wanted) if limited.unlimited is None else None
+    least = smallest_limit(under_limit, limited, asked, fraction, wanted) if limited.unlimited is None else None
     return _told(X, source, plan, least)
 
 

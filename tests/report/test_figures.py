@@ -119,8 +119,31 @@ def test_numbers_are_a_scale_unless_they_are_few():
 def test_a_column_of_a_file(tmp_path):
     (tmp_path / "a.csv").write_text('name,kind\n"x, y",1\nz,2\n')
     (tmp_path / "a.tsv").write_text("name\tkind\nx\t1\nz\t2\n")
-    assert read_colour(f"{tmp_path}/a.csv:name").values == ["x, y", "z"]
-    assert read_colour(f"{tmp_path}/a.tsv:kind").values == ["1", "2"]
+    assert read_colour(f"{tmp_path}/a.csv:name").colour().values == ["x, y", "z"]
+    assert read_colour(f"{tmp_path}/a.tsv:kind").colour().values == ["1", "2"]
+
+
+@pytest.mark.parametrize("head", [",kind", "sample,kind", "kind"])
+def test_lines_are_matched_by_names(tmp_path, head):
+    (tmp_path / "a.csv").write_text(f"{head}\nc,3\na,1\nb,2\n")
+    found = read_colour(f"{tmp_path}/a.csv:kind")
+    assert found.colour(["a", "b", "c"]).values == ["1", "2", "3"]
+    assert found.colour().values == ["3", "1", "2"]  # without names of rows, they are taken in order
+    with pytest.raises(DataError, match="first column, but not as the data name their rows: 'd' is in one"):
+        found.colour(["a", "b", "c", "d"])
+    with pytest.raises(DataError, match="first column, but not as the data name their rows"):
+        found.colour(["a", "b", "b"])
+
+
+def test_lines_without_names_are_taken_in_order(tmp_path):
+    (tmp_path / "a.csv").write_text("species,size\ncat,1\ndog,2\ncat,3\n")
+    found = read_colour(f"{tmp_path}/a.csv:size").colour(["x", "y", "z"])
+    assert found.values == ["1", "2", "3"]
+    with pytest.raises(OptionError, match=r"name one of its columns \(species, size\)"):
+        read_colour(f"{tmp_path}/a.csv:colour")
+    (tmp_path / "b.csv").write_text(",species,size\nx,cat,1\n")
+    with pytest.raises(OptionError, match=r"name one of its columns \(species, size\)"):
+        read_colour(f"{tmp_path}/b.csv:colour")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -41,6 +42,7 @@ PARSER_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__n
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     help="Principal components of large matrices, to the accuracy you ask for, with a certificate.",
 )
 
@@ -59,10 +61,15 @@ def _experiment(ctx: typer.Context) -> Any:
     return module.app(args=ctx.args, prog_name=ctx.command_path, standalone_mode=False)
 
 
+def _short(about: str) -> str:
+    """The beginning of a command's help, for the list of commands."""
+    return re.split("[:.]", about)[0] + "."
+
+
 for command in (fit, transform, check, info, report):
-    app.command(epilog=import_module(command.__module__).EXAMPLES)(command)
+    app.command(epilog=import_module(command.__module__).EXAMPLES, short_help=_short(command.__doc__ or ""))(command)
 for name, about in EXPERIMENTS.items():
-    app.command(name, cls=_Forwarding, help=about)(_experiment)
+    app.command(name, cls=_Forwarding, help=about, short_help=_short(about))(_experiment)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

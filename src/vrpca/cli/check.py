@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from vrpca.check import check as check_model
-from vrpca.cli.printing import describe, print_result
+from vrpca.cli.printing import counted, describe, print_result
 from vrpca.cli.shared import DONE, FAILED, Data, Json, Model, ScaledAsFitted, Threads, open_input
 from vrpca.model_io import load_model
 
@@ -25,7 +25,7 @@ def check(
     passes: Annotated[int, typer.Option(help="Passes over the data that may be spent.")] = 12,
     scale_genotypes: ScaledAsFitted = False,
     threads: Threads = None,
-    seed: Annotated[int, typer.Option(help="Seed of the search outside the model's components.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the search outside the model's components.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
     """Check MODEL against DATA: a new certificate, with nothing but the components taken on trust."""
@@ -38,7 +38,7 @@ def check(
         "not proven": f"NOT PROVEN within {passes} passes: {describe(result.certificate)}; --passes allows more",
     }[result.verdict]
     line = (
-        f"{verdict}, tol {result.tol:g}; {result.n_passes:.4g} passes; "
+        f"{verdict}, tol {result.tol:g}; {counted(result.n_passes)}; "
         f"the means deviate by at most {result.mean_deviation:.1e}"
     )
     print_result(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout, suppress
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 
 import typer
 
 import vrpca
 from vrpca.cli.cluster import Scheduler, Workers, cluster, open_on_cluster
-from vrpca.cli.printing import describe, print_result
+from vrpca.cli.printing import counted, describe, print_result
 from vrpca.cli.shared import (
     DONE,
     FAILED,
@@ -41,7 +41,7 @@ from vrpca.data.files.paths import as_path, check_target
 from vrpca.data.source import Source
 from vrpca.errors import OptionError
 from vrpca.model_io import load_model
-from vrpca.options import CertificateKind, SolverName
+from vrpca.options import MLE, CertificateKind, SolverName
 from vrpca.options import Cost as CostName
 from vrpca.score_files import STDOUT, check_scores
 
@@ -53,6 +53,7 @@ vrpca fit counts.h5ad -k 50 --tol 1e-6 --memory 2GB --out model.npz --scores sco
 
 zcat table.csv.gz | vrpca fit - -k 0.9 --json"""
 
+K_HELP = "Number of components, a part of the variance such as 0.9, or mle for the number that is most likely."
 AngleTol = Annotated[
     float | None, typer.Option(help="Wanted sine of the angle between each component and its eigenvector.")
 ]
@@ -68,7 +69,7 @@ Plot = Annotated[Path | None, typer.Option(help="Draw the convergence to this fi
 
 def fit(
     data: Data,
-    k: Annotated[str, typer.Option("-k", help="Number of components, or a fraction of the variance such as 0.9.")],
+    k: Annotated[str, typer.Option("-k", help=K_HELP)],
     tol: Annotated[float, typer.Option(help="Wanted suboptimality.")] = 1e-8,
     angle_tol: AngleTol = None,
     solver: Solver = "auto",
@@ -80,7 +81,7 @@ def fit(
     max_passes: Annotated[float, typer.Option(help="Passes over the data that may be spent.")] = 100,
     threads: Threads = None,
     memory: Memory = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)] = 0,
     warm_start: WarmStart = None,
     checkpoint: Checkpoint = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the file that --checkpoint names.")] = False,
@@ -94,7 +95,7 @@ def fit(
 ) -> None:
     """Find the principal components of DATA."""
     quiet = hushed(quiet, as_json, scores)
-    files = _checked_files(data, warm_start, (checkpoint, resume), out, scores, plot, quiet)
+    files = _checked_files(data, warm_start, (checkpoint, resume), out, scores, plot, as_json)
     model = vrpca.PCA(
         components(k),
         tol=tol,
@@ -126,14 +127,14 @@ def _checked_files(
     out: Path | None,
     scores: Path | None,
     plot: Path | None,
-    quiet: bool,
+    as_json: bool,
 ) -> dict[str, Path | None]:
     """The outputs by their options; raise before the fit if one cannot be written, or would replace another file."""
     checkpoint, resume = going_on
     outputs = {"--checkpoint": checkpoint, "--out": out, "--scores": scores, "--plot": plot}
     check_outputs(list(outputs.items()), [("DATA", data), ("--warm-start", warm_start)])
     if out is not None:
-        check_target(out)
+        _check_model(out)
     if scores is not None:
         check_scores(scores)
     if plot is not None:
@@ -141,11 +142,19 @@ def _checked_files(
 
         check_plot(plot)
         check_target(plot)
-    _check_checkpoint(checkpoint, resume, quiet)
+    _check_checkpoint(checkpoint, resume, hushed(False, as_json, scores))
     return outputs
 
 
-def _check_checkpoint(path: Path | None, resume: bool, quiet: bool) -> None:
+def _check_model(path: Path) -> None:
+    """Raise unless a model can be written to this file."""
+    if path.suffix.lower() != ".npz":
+        better = path.with_suffix(".npz") if path.name else "model.npz"
+        raise OptionError(f"--out {path} must end in .npz, since a model is an archive of arrays: name {better}.")
+    check_target(path)
+
+
+def _check_checkpoint(path: Path | None, resume: bool, silent: bool) -> None:
     """Raise unless --resume agrees with what is there; where there is nothing to go on from, say so."""
     if path is None:
         if resume:
@@ -154,7 +163,7 @@ def _check_checkpoint(path: Path | None, resume: bool, quiet: bool) -> None:
         raise OptionError(
             f"--checkpoint {path} exists: add --resume to go on from it, or remove it to start from the beginning."
         )
-    elif resume and not quiet and not as_path(path).exists():
+    elif resume and not silent and not as_path(path).exists():
         complain(f"there is no checkpoint {path} yet: the fit starts from the beginning.", DONE)
 
 
@@ -172,14 +181,16 @@ def _start_from(model: vrpca.PCA, path: Path | None, X: Source) -> None:
     model.set_params(warm_start=True).components_ = start.components_
 
 
-def components(k: str) -> int | float:
-    """-k as a number. `PCA` checks later whether the number suits the data."""
-    for kind in (int, float):
-        try:
-            return kind(k)
-        except ValueError:
-            continue
-    raise OptionError(f"-k {k} must be a number of components or a fraction of the variance, such as 10 or 0.9.")
+def components(k: str) -> int | float | Literal["mle"]:
+    """-k as a number, or "mle". `PCA` checks later whether a number of components suits the data."""
+    if k == MLE:
+        return "mle"
+    with suppress(ValueError):
+        return int(k)
+    with suppress(ValueError):
+        if 0 < float(k) < 1:
+            return float(k)
+    raise OptionError(f"-k {k} must be a number of components such as 10, a part of the variance such as 0.9, or mle.")
 
 
 def _fit(model: vrpca.PCA, X: Source, warm_start: Path | None, quiet: bool) -> tuple[int, float]:
@@ -197,7 +208,8 @@ def _fit(model: vrpca.PCA, X: Source, warm_start: Path | None, quiet: bool) -> t
             code = TERMINATED if terminated() else INTERRUPTED
             if not hasattr(model, "status_"):
                 raise typer.Exit(code) from None
-    return code, time.perf_counter() - began
+    # A resumed fit has seconds of earlier processes, too, as it has their passes.
+    return code, max(time.perf_counter() - began, model.history_[-1].seconds)
 
 
 def _write(model: vrpca.PCA, X: Source, files: dict[str, Path | None], quiet: bool) -> None:
@@ -215,7 +227,7 @@ def _write(model: vrpca.PCA, X: Source, files: dict[str, Path | None], quiet: bo
 def _print(model: vrpca.PCA, seconds: float, files: dict[str, Path | str | None], as_json: bool) -> None:
     line = (
         f"{model.solver_} ({model.solver_reason_}): {'converged' if model.converged_ else 'NOT CONVERGED'} after "
-        f"{model.n_passes_:.4g} passes, {seconds:.2f} s; {describe(model.certificate_)}, tol {model.tol:g}"
+        f"{counted(model.n_passes_)}, {seconds:.2f} s; {describe(model.certificate_)}, tol {model.tol:g}"
     )
     written = [f"{what} written to {files[what]}" for what in ("model", "scores", "plot") if files[what] is not None]
     columns = {"variance": model.explained_variance_, "ratio": model.explained_variance_ratio_}

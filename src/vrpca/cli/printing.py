@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import vrpca
+from vrpca.progress import console
 
 FORMATS = {"variance": ".6g", "ratio": ".6f", "cumulative": ".6f", "residual": ".1e"}  # by the name of the column
 Columns = dict[str, np.ndarray]  # one entry per component
@@ -58,7 +59,6 @@ def _print_table(columns: Columns) -> None:
 
 def _draw_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD)
@@ -66,7 +66,7 @@ def _draw_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table.add_column(name, justify="right")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    console().print(table)
 
 
 def describe(certificate: vrpca.Certificate) -> str:
@@ -78,6 +78,15 @@ def describe(certificate: vrpca.Certificate) -> str:
         f"{words}; nothing that was left out is larger than {certificate.ceiling:.2g} of the largest eigenvalue, "
         f"but for a probability of {certificate.failure:g}"
     )
+
+
+def counted(passes: float) -> str:
+    """A number of passes in words.
+
+    >>> counted(1.0), counted(2.5)
+    ('1 pass', '2.5 passes')
+    """
+    return f"{passes:.4g} pass{'' if passes == 1 else 'es'}"
 
 
 def finite(value: Any) -> Any:

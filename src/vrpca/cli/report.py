@@ -24,9 +24,11 @@ Data = Annotated[
     str | None, typer.Argument(help="The data of the model: adds a map of the samples. As for `vrpca fit`.")
 ]
 Out = Annotated[Path, typer.Option(help="Write the page to this file (.html).")]
-Color = Annotated[
-    str | None, typer.Option(metavar="FILE:COLUMN", help="Colour the samples by this column of a .csv or .tsv file.")
-]
+COLOR_HELP = (
+    "Colour the samples by this column of a .csv or .tsv file. Names of samples in its first column say which line is "
+    "whose, if DATA have names, too; else lines are in the order of the samples."
+)
+Color = Annotated[str | None, typer.Option(metavar="FILE:COLUMN", help=COLOR_HELP)]
 Rows = Annotated[int, typer.Option(help="Samples to draw, at most; of more, some are chosen at random.", min=1)]
 
 
@@ -36,7 +38,7 @@ def report(
     out: Out = Path("report.html"),
     color: Color = None,
     rows: Rows = ROWS,
-    seed: Annotated[int, typer.Option(help="Seed of the random choice of samples.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random choice of samples.", min=0)] = 0,
     title: Annotated[str | None, typer.Option(help="The heading of the page.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -46,12 +48,14 @@ def report(
 
     _check(model, data, out, color)
     fitted = load_model(model)
-    colour = None if color is None else read_colour(color)
+    labels = None if color is None else read_colour(color)
+    X = None if data is None else open_input(data, quiet, limited=fitted.memory_limit is not None)
+    colour = None if labels is None or X is None else labels.colour(X.row_names)
     with warnings_on_stderr(quiet):
         write_report(
             fitted,
             out,
-            None if data is None else open_input(data, quiet, limited=fitted.memory_limit is not None),
+            X,
             color=None if colour is None else colour.values,
             color_name="" if colour is None else colour.name,
             rows=rows,

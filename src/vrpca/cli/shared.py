@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from vrpca.cli.stdin import from_stdin
+from vrpca.cli.words import in_options
 from vrpca.data.files import split_name
 from vrpca.data.open import from_path
 from vrpca.data.source import Source
@@ -83,7 +84,7 @@ def hushed(quiet: bool, as_json: bool, scores: Path | None) -> bool:
 
 def complain(message: str, code: int) -> int:
     """Print a message as one line on stderr and return the exit code. An empty message prints nothing."""
-    line = " ".join(message.split())
+    line = in_options(" ".join(message.split()))
     if line:
         with suppress(OSError):  # a full or closed stderr does not change the exit code
             print(f"vrpca: {line}", file=sys.stderr)

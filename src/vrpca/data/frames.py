@@ -25,8 +25,9 @@ class FrameSource(ConvertedSource):
     def __init__(self, frame: Any, transpose: bool = False):
         check_shape(frame.shape)
         self.frame, self.transpose = frame, transpose
-        kinds = zip(frame.columns, frame.dtypes, strict=True)
-        dtype = np.result_type(*(column_dtype(name, kind) for name, kind in kinds))
+        kinds = enumerate(zip(frame.columns, frame.dtypes, strict=True))
+        index = hasattr(frame, "set_index")  # pandas
+        dtype = np.result_type(*(column_dtype(name, kind, index and j == 0) for j, (name, kind) in kinds))
         n, d = frame.shape[::-1] if transpose else frame.shape
         super().__init__((n, d), dtype, rows_that_fit(d, dtype), 1 if transpose else columnwise_neighbours(dtype))
         if not transpose:
@@ -51,13 +52,13 @@ class FrameSource(ConvertedSource):
         return FrameSource(self.frame, not self.transpose)
 
 
-def column_dtype(name: Any, kind: Any) -> np.dtype:
+def column_dtype(name: Any, kind: Any, may_be_index: bool = False) -> np.dtype:
     """The working type of a frame's column, or an error that names the column."""
     plain = getattr(kind, "numpy_dtype", None) or getattr(kind, "subtype", None) or kind  # pandas: nullable, sparse
     numpy_name = str(plain).lower()
     try:
         return working_dtype(np.dtype("bool" if numpy_name == "boolean" else numpy_name))
     except (TypeError, ValueError):
-        raise DataError(
-            f"Column {name!r} is of type {kind}: only numbers can be decomposed. Drop or encode it."
-        ) from None
+        remedy = f"If it names the rows, pass X.set_index({name!r}); else drop or encode it"
+        remedy = remedy if may_be_index else "Drop or encode it"
+        raise DataError(f"Column {name!r} is of type {kind}: only numbers can be decomposed. {remedy}.") from None

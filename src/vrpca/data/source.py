@@ -371,10 +371,10 @@ def working_dtype(dtype: np.dtype) -> np.dtype:
 def check_shape(shape: tuple[int, ...]) -> None:
     """Raise unless `shape` is that of a non-empty matrix."""
     if len(shape) != 2:
-        raise DataError(
-            f"Expected a 2D array, got an array of shape {shape}. Reshape your data: X.reshape(-1, 1) if it has a "
-            "single feature, X.reshape(1, -1) if it is a single sample."
-        )
+        remedy = "X.reshape(-1, 1) if it has a single feature, X.reshape(1, -1) if it is a single sample"
+        if len(shape) > 2:
+            remedy = "X.reshape(len(X), -1) makes a row of each sample"
+        raise DataError(f"Expected a 2D array, got an array of shape {shape}. Reshape your data: {remedy}.")
     for count, what in zip(shape, ("sample", "feature"), strict=True):
         if count < 1:
             raise DataError(f"Found array with {count} {what}(s) (shape={shape}) while a minimum of 1 is required.")

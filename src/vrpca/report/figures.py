@@ -193,7 +193,8 @@ def convergence_words(subject: Subject) -> str:
     """The figure in one sentence."""
     bound = f"the bound on the suboptimality is {subject.history[-1].bound:.1e}"
     tol = f"; tol is {subject.tol:g}" if subject.tol else ""
-    return f"A line: after {subject.history[-1].passes:.4g} passes over the data {bound}{tol}."
+    many = "" if subject.history[-1].passes == 1 else "es"
+    return f"A line: after {subject.history[-1].passes:.4g} pass{many} over the data {bound}{tol}."
 
 
 def _tol_rule(tol: float) -> Any:

@@ -6,7 +6,7 @@ import csv
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -160,31 +160,77 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def read_colour(given: str) -> Colour:
-    """A colour from ``FILE:COLUMN``: a .csv or .tsv file and the name of one of its columns."""
+@dataclass(frozen=True)
+class ColourFile:
+    """A text file with a column that colours the points."""
+
+    path: Path
+    header: list[str]
+    lines: list[list[str]]
+    column: str
+
+    def colour(self, rows: Sequence[str] | None = None) -> Colour:
+        """The colour of rows that have these names, if they have any.
+
+        Where the file has such names in its first column, they say which line belongs to which row; else the lines are
+        in the order of the rows.
+        """
+        at, lines = self.header.index(self.column), self.lines
+        if rows is not None and at > 0:
+            lines = _in_order(self.path, self.header[0], lines, list(rows))
+        return colour_of([line[at] for line in lines], self.column)
+
+
+def read_colour(given: str) -> ColourFile:
+    """What ``FILE:COLUMN`` names: a .csv or .tsv file and one of its columns."""
     file, colon, column = given.rpartition(":")
     if not (colon and file and column):
         raise OptionError(f"--color {given} must be FILE:COLUMN, such as labels.csv:species.")
     path = as_path(file)
     with damage_reported(path, "cannot be read as a table", "Write it as .csv with a line of names"):
-        values = list(_column(path, column))
-    return colour_of(values, column)
+        header, lines = _table(path)
+    if column not in header:
+        few = ", ".join([name for name in header if name][:GROUPS]) + (", ..." if len(header) > GROUPS else "")
+        raise OptionError(f"{path} has no column {column!r}: name one of its columns ({few}).")
+    return ColourFile(path, header, lines, column)
 
 
-def _column(path: Path, column: str) -> Iterator[str]:
-    """The entries of one column of a text file."""
+def _table(path: Path) -> tuple[list[str], list[list[str]]]:
+    """The names of a text file's columns, and its lines. A column of names for the lines may have no name itself."""
     try:
         file = path.open(newline="", encoding="utf-8-sig")
     except FileNotFoundError:
         raise DataError(f"There is no file {path}: check the name of --color and the folder.") from None
     with file:
-        lines = csv.reader(file, delimiter="\t" if os.path.splitext(path)[1].lower() == ".tsv" else ",")
-        header = next(lines, [])
-        if column not in header:
-            few = ", ".join(header[:GROUPS]) + (", ..." if len(header) > GROUPS else "")
-            raise OptionError(f"{path} has no column {column!r}: name one of its columns ({few}).")
-        at = header.index(column)
-        for line in lines:
-            if len(line) <= at:
-                raise DataError(f"{path} has too few entries in line {lines.line_num}: {len(line)}, not {len(header)}.")
-            yield line[at]
+        reader = csv.reader(file, delimiter="\t" if os.path.splitext(path)[1].lower() == ".tsv" else ",")
+        header, lines = next(reader, []), list[list[str]]()
+        for line in reader:
+            if not lines and len(line) == len(header) + 1:  # as R writes it
+                header = ["", *header]
+            if len(line) < len(header):
+                few = f"{len(line)}, not {len(header)}"
+                raise DataError(f"{path} has too few entries in line {reader.line_num}: {few}.")
+            lines.append(line)
+    return header, lines
+
+
+def _in_order(path: Path, title: str, lines: list[list[str]], rows: list[str]) -> list[list[str]]:
+    """The lines in the order of the rows, if the first column has the names of the rows; else as they are.
+
+    A first column has names if it has no title, or if its entries are texts that all differ.
+    """
+    names = [line[0] for line in lines]
+    distinct = len(set(names)) == len(names)
+    if names == rows:
+        return lines
+    if distinct and sorted(names) == sorted(rows):
+        line_of = dict(zip(names, lines, strict=True))
+        return [line_of[name] for name in rows]
+    if not title.strip() or (distinct and names and all(_number(name) is None for name in names)):
+        odd = sorted(set(rows) ^ set(names))
+        why = f"{odd[0]!r} is in one of them only" if odd else "some occur more than once"
+        raise DataError(
+            f"{path} names its lines in its first column, but not as the data name their rows: {why}. Give both the "
+            "same names, or leave that column out to take the lines in order."
+        )
+    return lines

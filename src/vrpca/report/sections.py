@@ -90,7 +90,7 @@ def asked(subject: Subject) -> list[str]:
     return [
         f"{wanted} of {prepared}, to a suboptimality of at most {subject.tol:g} (tol): that is the part of the best "
         "possible variance that may be missing.",
-        f"At most {subject.parameters['max_passes']:g} passes over the data, with solver "
+        f"At most {passes(subject.parameters['max_passes'])} over the data, with solver "
         f"“{subject.parameters['solver']}” and a certificate that is {subject.parameters['certificate']} or better.",
     ]
 
@@ -196,12 +196,16 @@ def loadings_section(subject: Subject) -> Section:
     """The largest loadings of the first components."""
     drawn = [_loadings_figure(subject, j) for j in range(1, min(subject.k, LOADINGS) + 1)]
     text = [
-        f"The features that weigh most in each component, at most {figures.TOP} of {subject.components.shape[1]:,}. "
+        f"The features that weigh most in each component, {_shown(subject.components.shape[1])}. "
         "A component is a direction: features with bars on the same side rise together along it."
     ]
     if subject.k > LOADINGS:
         text.append(f"Shown are the first {LOADINGS} of {subject.k} components.")
     return Section("loadings", "Largest loadings", text, drawn)
+
+
+def _shown(features: int) -> str:
+    return f"at most {figures.TOP} of {features:,}" if features > figures.TOP else f"all {features}"
 
 
 def _loadings_figure(subject: Subject, j: int) -> Figure:

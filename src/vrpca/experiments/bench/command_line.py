@@ -26,7 +26,7 @@ class _PeersByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(cls=_PeersByDefault, add_completion=False, help=EXPERIMENTS["bench"])
+app = typer.Typer(cls=_PeersByDefault, rich_markup_mode=None, add_completion=False, help=EXPERIMENTS["bench"])
 
 Names = Annotated[list[str] | None, typer.Argument(help="Named data sets, and files.", show_default=False)]
 K = Annotated[

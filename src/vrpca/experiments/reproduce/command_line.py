@@ -11,7 +11,7 @@ from vrpca.cli.shared import EXPERIMENTS, Quiet, Threads, check_outputs
 from vrpca.experiments.reproduce import commands
 from vrpca.experiments.shared.log import reports_in
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(help=EXPERIMENTS["reproduce"])
