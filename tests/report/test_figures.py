@@ -11,6 +11,7 @@ from vrpca.errors import DataError, OptionError
 from vrpca.report import convergence, loadings, score_map, scree
 from vrpca.report.excerpts import convergence_rows, loading_rows
 from vrpca.report.score_sample import GROUPS, OTHER, colour_of, read_colour, score_sample
+from vrpca.report.sections import loadings_section
 from vrpca.report.subject import subject_of
 from vrpca.report.themes import COLOURS, config
 
@@ -204,3 +205,9 @@ def test_colours_can_be_seen(theme):
             assert (light + 0.05) / (dark + 0.05) >= least, name
     assert len(colours["series"]) == GROUPS
     altair.Config.from_dict(config(theme))
+
+
+def test_few_features_are_all_shown():
+    X = np.random.default_rng(0).standard_normal((40, 6))
+    text = loadings_section(subject_of(vrpca.PCA(2, random_state=0).fit(X))).text[0]
+    assert "all 6." in text and "at most" not in text
