@@ -280,6 +280,19 @@ def test_float32_gram_of_many_rows_keeps_its_accuracy(threads, rng):
     assert np.linalg.norm(G - exact) < 4 * eps(np.float32) * np.linalg.norm(exact)
 
 
+@pytest.mark.parametrize("parts", [(False,) * 4, (True,) * 4, (False, True, False, True)])
+@pytest.mark.parametrize("d", [1, 7, 8, 31, 200])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_float32_gram_in_double_rounds_nothing_to_float32(threads, d, parts, rng):
+    case = make_case(rng, 700, d, "dense", np.float32, parts)
+    G, first = np.zeros((d, d)), np.zeros(d)
+    native.gram(case.rows(native), G, first, threads, in_double=True)
+    scales = np.ones(700) if case.row_map[2] is None else case.row_map[2]
+    largest = (case.magnitude.T @ np.column_stack([case.magnitude, scales])).max()
+    assert np.abs(G - case.Z.T @ case.Z).max() < 1e-13 * largest
+    assert np.abs(first - case.Z.T @ scales).max() < 1e-13 * largest
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_moments_when_all_weights_are_zero(kind, rng):
     check_moments(make_case(rng, 9, 3, kind), np.zeros(9), 1.0, 2)

@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
+import vrpca
+from helpers import matrix_with_spectrum
 from vrpca.solvers.gram import leading_pairs
 
 pytestmark = pytest.mark.reference
@@ -21,3 +24,28 @@ def test_equal_eigenvalues_and_one_that_connects_them(seed):
         np.testing.assert_allclose(V.T @ V, np.eye(count), atol=1e-13)
         np.testing.assert_allclose(A @ V, V * values, atol=1e-13)
         np.testing.assert_allclose(values, np.linalg.eigvalsh(A)[::-1][:count], atol=1e-13)
+
+
+@pytest.mark.parametrize("d", [40, 260])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("mean", [0.0, 30.0])
+def test_small_tolerances_of_float32_take_one_pass(mean, weighted, d, rng):
+    """Its entries are multiplied in double precision at once, about an origin where the mean is large."""
+    values = np.sqrt(np.r_[1, 0.95, 0.9, 0.5 * 0.98 ** np.arange(d - 3)])
+    X = (matrix_with_spectrum(900, d, values, rng) * 20 + mean).astype(np.float32)
+    weights = rng.uniform(0.5, 2, 900) if weighted else np.ones(900)
+    Y = X.astype(np.float64)
+    Z = np.sqrt(weights)[:, None] * (Y - np.average(Y, axis=0, weights=weights))
+    largest = np.linalg.svd(Z, compute_uv=False)[:2]
+    for options in ({"tol": 1e-10}, {"tol": 1e-6, "angle_tol": 1e-5}):
+        found = vrpca.svd(X, 2, solver="gram", center=True, sample_weight=weights, compute_u=False, **options)
+        assert found.converged and found.n_passes == 1 and found.certificate.kind == "exact"
+        true = 1 - np.linalg.norm(Z @ np.linalg.qr(found.Vt.T.astype(float))[0]) ** 2 / (largest**2).sum()
+        assert true <= found.certificate.suboptimality < 1e-10
+
+
+def test_sparse_rows_are_never_summed_up_twice(rng):
+    """Their products are in double precision anyway."""
+    X = sp.random_array((3000, 60), density=0.05, rng=rng, format="csr", dtype=np.float32)
+    found = vrpca.svd(X, 3, solver="gram", tol=1e-11, compute_u=False)
+    assert found.n_passes == 1

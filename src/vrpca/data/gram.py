@@ -36,6 +36,7 @@ class Matrix(Finding):
 
     random: ClassVar[bool] = False
     A: Array
+    in_double: bool  # whether all of its sums were made in double precision
 
 
 class GramSum(MomentSum):
@@ -48,8 +49,9 @@ class GramSum(MomentSum):
 
     sums = ("second",)
 
-    def __init__(self, problem: Problem):
+    def __init__(self, problem: Problem, in_double: bool = False):
         super().__init__(problem)
+        self.in_double = in_double  # whether entries are multiplied in double precision, whatever their type
         d = len(self.mean)
         self.least_rows = max(LEAST_ROWS, d)
         self.second, self.first = np.zeros((d, d)), np.zeros(d)
@@ -64,7 +66,7 @@ class GramSum(MomentSum):
         elif X.shape[1] <= NARROW:
             self._add_narrow(X.toarray() if sp.issparse(X) else X, root)
         else:
-            self._add_wide(X, None if root is None else root.astype(X.dtype))
+            self._add_wide(X, None if root is None else root.astype(self.dtype))
 
     def _begin(self, X: Any, root: Array | None) -> None:
         """What the first rows say: how large numbers are, where their mean is, whether they are sparse."""
@@ -74,13 +76,15 @@ class GramSum(MomentSum):
         self.sparse = few_entries(X)
         mean = self.running_mean * self.unit
         shifted = self.center and not self.sparse and _far_from_zero(mean, X[:HEAD_ROWS] * self.unit)
-        self.origin, self.dtype = mean if shifted else np.zeros(len(mean)), X.dtype
+        self.origin = mean if shifted else np.zeros(len(mean))
+        self.in_double = self.in_double or self.sparse or X.dtype == np.float64
+        self.dtype = np.dtype(np.float64) if self.in_double else X.dtype
 
     def _add_narrow(self, X: Array, root: Array | None) -> None:
         assert self.origin is not None
         shift = self.origin / self.unit if self.origin.any() else None
         rows = make_rows(X, None, shift, root, None, self.unit)
-        kernels.gram(rows, self.second, self.first, self.n_threads)
+        kernels.gram(rows, self.second, self.first, self.n_threads, self.in_double)
 
     def _add_wide(self, X: Any, root: Array | None) -> None:
         cuts = [X.shape[0] * p // self.n_threads for p in range(self.n_threads + 1)]
@@ -91,7 +95,7 @@ class GramSum(MomentSum):
             self.second += square
 
     def _sums(self, X: Any, root: Array | None) -> tuple[Array, Array]:
-        Y = self._centred(X.toarray() if sp.issparse(X) else X)
+        Y = self._centred((X.toarray() if sp.issparse(X) else X).astype(self.dtype, copy=False))
         if root is not None:
             Y = Y * root[:, None]
         with np.errstate(over="ignore", invalid="ignore"):  # `finding` notices
@@ -117,6 +121,7 @@ class GramSum(MomentSum):
             return
         if self.origin is None:
             self.origin, self.unit, self.dtype, self.sparse = other.origin, other.unit, other.dtype, other.sparse
+            self.in_double = other.in_double
         ratio = self.unit / other.unit
         delta, first = other.origin * ratio - self.origin, other.first * ratio
         along = np.outer(delta, first)
@@ -140,7 +145,7 @@ class GramSum(MomentSum):
         if col_scale is not None:
             A *= np.outer(col_scale / col_scale.max(), col_scale / col_scale.max())
         total = np.trace(A)
-        return Matrix(A / total) if np.isfinite(A).all() and total > 0 else None
+        return Matrix(A / total, self.in_double) if np.isfinite(A).all() and total > 0 else None
 
     def _vanishes(self, moments: Moments, scaled: bool) -> bool:
         """Whether squares of a column that matters are near the smallest numbers of the data's type."""

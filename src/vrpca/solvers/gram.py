@@ -20,14 +20,16 @@ from vrpca.threads import blas_threads
 LAPACK_SQUARES = 3  # matrices of A's size that LAPACK's divide and conquer needs: a copy of A, and room for two more
 SPARSE_SQUARES = 3  # the square of sparse rows, as a sparse matrix with its column numbers and as a dense one
 FINDING = 0.2  # of A's size: what says which of its entries are finite
+# Tolerances below these are met in double precision at once: single precision proves 3e-10 in front of a gap of 5%.
+SINGLE, SINGLE_ANGLE = 1e-9, 1e-4
 FEW = 4  # times as many eigenvectors as are wanted: below d, finding only those is faster (d = 784 and 1500)
 
 
 class Gram(Solver[Answer]):
     """A, and its leading eigenvectors by LAPACK.
 
-    The first A is the one that the first pass summed up, in the precision of the data; if rounding shows in the
-    certificate, another pass sums it up in double precision.
+    The first A is the one that the first pass summed up, in the precision of the data unless the tolerance is very
+    small; if rounding shows in the certificate, another pass sums it up in double precision.
     """
 
     @staticmethod
@@ -46,8 +48,9 @@ class Gram(Solver[Answer]):
         return not (source.by_rows if cls.transposes(source) else source.by_columns)
 
     def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> GramSum:
-        """A."""
-        return GramSum(problem)
+        """A, in double precision where the tolerances ask for more than single precision can prove."""
+        angle_tol = 1.0 if self.options.angle_tol is None else self.options.angle_tol
+        return GramSum(problem, in_double=self.options.tol < SINGLE or angle_tol < SINGLE_ANGLE)
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: a pass, if A is not known from the first one."""
@@ -63,15 +66,15 @@ class Gram(Solver[Answer]):
         threads = size.n_threads * size.itemsize / DOUBLE
         summed = found + again + max(SPARSE_SQUARES if size.sparse else 1 + threads, size.n_threads)
         solved = found + again + LAPACK_SQUARES
-        rows = min(size.block_rows, max(LEAST_ROWS, size.d)) * size.d * size.itemsize * (2 if size.weighted else 1)
+        rows = min(size.block_rows, max(LEAST_ROWS, size.d)) * size.d * DOUBLE * (2 if size.weighted else 1)
         chunks = 3 * size.n_threads * CHUNK_ROWS * size.d * DOUBLE
         squares = max(solved, summed + FINDING) * size.square
         return {f"A, {size.d} x {size.d}, in double precision, several times": squares + max(rows, chunks)}
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> Answer:
-        """All of it; a step may follow where A was summed up in single precision."""
+        """All of it; a step may follow where entries were multiplied in single precision."""
         if isinstance(first_pass.found, Matrix):
-            return self._solve(view, first_pass.found.A, steps_left=1 if view.dtype == np.float32 else 0)
+            return self._solve(view, first_pass.found.A, steps_left=0 if first_pass.found.in_double else 1)
         return self._solve(view, view.matrix(), steps_left=0)
 
     def step(self, view: View, state: Answer, rng: Rng) -> Answer:

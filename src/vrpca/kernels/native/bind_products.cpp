@@ -174,14 +174,14 @@ void product(const BoundRows<DenseRows<T>>& self, const T* W, i64 l, T* U, T* P,
     }
 }
 
-// G += Z^T Z and first += Z^T r, with the row scales r. The kernel sums up one triangle only.
-template <class T>
+// G += Z^T Z and first += Z^T r, with the row scales r. Numbers are multiplied in A. The kernel sums up one triangle only.
+template <class A, class T>
 void gram(const DenseRows<T>& r, double* G, double* first, i64 threads) {
     const i64 parts = parts_of(r, threads), d = r.d;
-    const i64 side = DISPATCH(gram_side<T>(d)), room = DISPATCH(gram_room<T>(d));
+    const i64 side = DISPATCH(gram_side<A>(d)), room = DISPATCH(gram_room<A>(d));
     const auto cut = split(r, parts);
     auto sums = zeros<double>(parts * side * side);
-    auto strips = scratch<T>(parts * room);
+    auto strips = scratch<A>(parts * room);
     in_parallel(parts, [&](i64 p) {
         DISPATCH(gram(r, cut[p], cut[p + 1], sums.get() + p * side * side, strips.get() + p * room));
     });
@@ -212,13 +212,14 @@ void bind_product(nb::module_& m) {
 
 template <class R>
 void bind_gram(nb::module_& m) {
-    m.def("gram", [](const BoundRows<R>& self, Mat<double> G, Vec<double> first, i64 threads) {
+    m.def("gram", [](const BoundRows<R>& self, Mat<double> G, Vec<double> first, i64 threads, bool in_double) {
         const i64 d = self.rows.d;
         require(i64(G.shape(0)) == d && i64(G.shape(1)) == d && i64(first.size()) == d,
                 "G must be (columns of the data) squared, first as long as a row");
         nb::gil_scoped_release release;
-        gram(self.rows, G.data(), first.data(), threads);
-    }, "rows"_a, array("G"), array("first"), "threads"_a);
+        if (in_double) gram<double>(self.rows, G.data(), first.data(), threads);
+        else gram<typename R::T>(self.rows, G.data(), first.data(), threads);
+    }, "rows"_a, array("G"), array("first"), "threads"_a, "in_double"_a = false);
 }
 
 }  // namespace

@@ -53,30 +53,51 @@ inline void gram_tile(const T* const* left, i64 columns, const T* right, i64 cou
     }
 }
 
+// Copy row i into row r of the strips. `scratch` has room for a row.
 template <class T>
-void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, T* strips) {
+inline void copy_row(const DenseRows<T>& rows, i64 i, T* strips, i64 most, i64 r, T* scratch) {
     constexpr i64 S = STRIP<T>;
-    const i64 d = rows.d, side = gram_side<T>(d), most = gram_rows<T>(d);
-    T* scratch = strips + side * most;
+    const T* z = row_of(rows, i, scratch).z;
+    const T a = T(row_factor(rows.map, i));
+    i64 c = 0;
+    for (; c + S <= rows.d; c += S) {
+        Pack<T, int(S)> y;
+        y.zero();
+        y.add_scaled(a, z + c);
+        y.store(strips + c * most + r * S);
+    }
+    for (i64 e = 0; c + e < rows.d; e++) strips[c * most + r * S + e] = a * z[c + e];
+}
+
+// The same in double, where the data are float: nothing is rounded to float in between.
+inline void copy_row(const DenseRows<float>& rows, i64 i, double* strips, i64 most, i64 r, double*) {
+    constexpr i64 S = STRIP<double>;
+    const float *x = rows.X + i * rows.d, *s = rows.map.col_scale;
+    const double *m = rows.map.shift, a = row_factor(rows.map, i), b = row_shift(rows.map, i);
+    for (i64 c = 0; c < rows.d; c += S) {
+        double* out = strips + c * most + r * S;
+        const i64 count = rows.d - c < S ? rows.d - c : S;
+        for (i64 e = 0; e < count; e++) out[e] = double(x[c + e]);
+        for (i64 e = 0; s && e < count; e++) out[e] *= double(s[c + e]);
+        for (i64 e = 0; m && e < count; e++) out[e] -= b * m[c + e];
+        for (i64 e = 0; e < count; e++) out[e] *= a;
+    }
+}
+
+template <class T, class A>
+void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, A* strips) {
+    constexpr i64 S = STRIP<A>;
+    const i64 d = rows.d, side = gram_side<A>(d), most = gram_rows<A>(d);
+    A* scratch = strips + side * most;
     for (i64 e = (side - S) * most; e < side * most; e++) strips[e] = 0;  // the padding is in the last strip
     for (i64 first = lo; first < hi; first += most) {
         const i64 count = hi - first < most ? hi - first : most;
         for (i64 r = 0; r < count; r++) {
-            const T* z = row_of(rows, first + r, scratch).z;
-            const T a = T(row_factor(rows.map, first + r));
-            i64 c = 0;
-            for (; c + S <= d; c += S) {
-                Pack<T, int(S)> y;
-                y.zero();
-                y.add_scaled(a, z + c);
-                y.store(strips + c * most + r * S);
-            }
-            T* rest = strips + c * most + r * S;
-            for (i64 e = 0; c + e < d; e++) rest[e] = a * z[c + e];
-            rest[d - c] = T(row_scale(rows.map, first + r));
+            copy_row(rows, first + r, strips, most, r, scratch);
+            strips[d / S * S * most + r * S + d % S] = A(row_scale(rows.map, first + r));
         }
         for (i64 i = 0; i <= d; i += BROADCAST) {
-            const T* left[BROADCAST];
+            const A* left[BROADCAST];
             for (i64 q = 0; q < BROADCAST; q++) {
                 const i64 column = i + q < side ? i + q : side - 1;
                 left[q] = strips + column / S * S * most + column % S;
@@ -94,6 +115,7 @@ void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, T* strips) {
     template i64 gram_room<Rows::T>(i64);
 VRPCA_EACH_DENSE(VRPCA_INSTANTIATE)
 #undef VRPCA_INSTANTIATE
+template void gram(const DenseRowsF32&, i64, i64, double*, double*);
 
 }  // namespace VRPCA_ISA
 }  // namespace vrpca
