@@ -120,7 +120,7 @@ def test_the_bound_is_sharp_in_two_dimensions():
 def test_a_space_that_is_everything_misses_nothing():
     X = np.random.default_rng(0).standard_normal((30, 4))
     found = vrpca.svd(X, 4, solver="vr", random_state=0)
-    assert found.certificate.kind == "exact" and found.certificate.suboptimality <= 1e-15
+    assert found.certificate.kind == "exact" and found.certificate.suboptimality <= 2e-15
     np.testing.assert_allclose(found.s, np.linalg.svd(X, compute_uv=False), rtol=1e-12)
 
 

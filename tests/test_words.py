@@ -12,7 +12,7 @@ from vrpca.markup import Html, tag
 
 
 def certificate(**changes):
-    plain = Certificate(3e-9, "estimated", np.full(3, 1e-5), np.array([1e-4, 1e-3, 1e-3]), 0.2, 0.31, 0.01)
+    plain = Certificate(3e-9, "estimated", np.full(3, 1e-5), np.array([1e-4, 9e-4, 1e-3]), 0.2, 0.31, 0.01)
     return dataclasses.replace(plain, **changes)
 
 

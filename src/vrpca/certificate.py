@@ -161,7 +161,7 @@ def certify(
     eps : float
         Rounding of A W, relative to A.
     turned : float
-        Angle by which rounding may have turned a component after all this.
+        Angle by which rounding may have turned a component after all this, when it was stored.
     basis : int
         Number of vectors that W and A W are combined from; 0 where A is known and W is multiplied by it.
     biased : float
@@ -182,7 +182,7 @@ def certify(
     hidden = 0.0 if k == d else _rounding(theta, lengths[:k], k, mu, E[:k], turning[:k])
     stored = k * turned**2 + QUOTIENT * float(np.finfo(float).eps)
     bound = max(0.0, float(1 - value / best)) + hidden + stored
-    angles = _angles(theta, lengths + E, k, mu, eps)
+    angles = np.minimum(1.0, _angles(theta, lengths + turning, k, mu, eps) + turned)
     return Certificate(min(1.0, bound), kind, norms / top, angles, outside_answer(theta, G, k, mu) / float(top))
 
 

@@ -18,7 +18,7 @@ from vrpca.data.source import Source, errors_named, naming_columns
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError, OptionError
 from vrpca.options import as_generator, check_options, check_weights, is_real
-from vrpca.run import Budget
+from vrpca.run import BIASED, Budget
 from vrpca.threads import n_threads as threads
 
 # `benchmarks/check_search.py` varies these three on 200 right models, and on 200 with the wrong last component.
@@ -162,7 +162,7 @@ class _Search:
 
     def __init__(self, view: View, components: np.ndarray, budget: Budget, rng: np.random.Generator):
         self.view, self.budget = view, budget
-        self.cost = view.passes_of_product
+        self.cost, self.biased = view.passes_of_product, BIASED * float(np.finfo(view.dtype).eps)
         self.k = components.shape[1]
         start = rng.standard_normal((view.d, min(EXTRA, view.d - self.k)))
         if view.support is not None:
@@ -213,10 +213,10 @@ class _Search:
         k, d, eps = self.k, self.view.d, self.view.rounding
         count = min(k + EXTRA, len(theta))
         G = R[:, :count].T @ R[:, :count]
-        found = certify(theta[:count], G, k, d, _outside(theta, R, count), "estimated", eps)
+        found = certify(theta[:count], G, k, d, _outside(theta, R, count), "estimated", eps, biased=self.biased)
         share = self.objective / float(theta[:k].sum())
         bound = max(0.0, 1 - share * (1 - found.suboptimality))
-        own = certify(self.ratio, self.residual_gram, k, d, _outside(theta, R, k), found.kind, eps)
+        own = certify(self.ratio, self.residual_gram, k, d, _outside(theta, R, k), found.kind, eps, biased=self.biased)
         missed = theta[:k] > self.ratio + np.sqrt(np.diag(self.residual_gram))  # not the j-th eigenvector at all
         return replace(own, suboptimality=bound, angles=np.where(missed, 1.0, own.angles))
 

@@ -475,6 +475,9 @@ def _oriented(start: np.ndarray | None, problem: Problem, first_pass: FirstPass,
     return View.of(problem, first_pass.moments).projections(np.ascontiguousarray(start.T))
 
 
+EXPLAINED_BY_ANGLES = (Status.STALLED, Status.EPOCHS, Status.PASSES)  # their advice is about tol
+
+
 def _angles_missed(angles: np.ndarray, angle_tol: float) -> tuple[str, str]:
     """Which components miss the tolerance for their angles, which of them cannot have one, and what to do."""
     without = np.flatnonzero(angles >= 1) + 1
@@ -493,8 +496,10 @@ def _warn(job: Job, outcome: Outcome) -> None:
     missed = fraction is not None and found < fraction
     goal = f"they explain {found:.3g} of the variance, not {fraction:.3g}" if missed else f"not tol={tol:.1e}"
     advice = outcome.status.value
-    if outcome.certificate.suboptimality <= tol and job.options.angle_tol is not None:
-        goal, advice = _angles_missed(outcome.certificate.angles, job.options.angle_tol)
+    angles, angle_tol = outcome.certificate.angles, job.options.angle_tol
+    if outcome.certificate.suboptimality <= tol and angle_tol is not None and angles.max() > angle_tol:
+        goal, more = _angles_missed(angles, angle_tol)
+        advice = more if outcome.status in EXPLAINED_BY_ANGLES else f"{more} {advice}"
     warn(
         f"{job.k} component(s) were found with a suboptimality of at most {outcome.certificate.suboptimality:.1e} "
         f"({outcome.certificate.kind}), {goal}. {advice}",

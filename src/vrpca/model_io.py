@@ -27,8 +27,8 @@ Model = PCA | TruncatedSVD
 Arrays = dict[str, Any]  # of numpy.ndarray
 
 FORMAT = 6  # to be raised when a name in this file, or a parameter of a model, is added or dropped
-READABLE = (5, FORMAT)  # the last one knew nothing of genotypes
-DEFAULTS = {"genotypes_scaled_": False}  # attributes that it did not have
+READABLE = (5, FORMAT)  # format 5 knew nothing of genotypes
+DEFAULTS = {"genotypes_scaled_": False}  # attributes that format 5 did not have
 MODELS: dict[str, type] = {"PCA": PCA, "TruncatedSVD": TruncatedSVD}
 # What the JSON holds. "arrays" has the names of all arrays of the file, so that none can be lost unnoticed.
 METADATA = ("format", "vrpca", "model", "arrays", "parameters", "attributes", "status", "certificate", "history")

@@ -37,7 +37,9 @@ NEAR_ROUNDING = 32  # and one below this multiple is near it; both are rules of 
 MONOTONE = 100  # times the rounding of products by which the objective may fall: sums of n terms err by some tens of it
 MOST_FALL = 1e-3  # and no more than this part, where large means leave few digits
 CERTIFIED_BY = ("d", "theta", "G", "kind", "ceiling", "failure", "basis", "steps_left")  # besides mu, of a state
-BIASED = 12  # units of rounding of A w where many rows are equal: up to 15, and the other terms are usually too large
+BIASED = (
+    12  # units of rounding of A w where many rows are equal. Up to 15 were seen; other terms of a bound make up for it
+)
 STORED = 8  # units of rounding by which a component may be turned when it is stored: up to 6 in the fuzz harness
 SEARCHES = 4  # the most random searches of a proof: three times something may be found outside, and taken in
 

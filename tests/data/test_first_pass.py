@@ -300,7 +300,7 @@ def test_accumulators_choose_the_order_of_the_blocks(rng):
 
 def test_another_start_is_independent_of_what_was_found_at_random():
     moments = Moments(3.0, np.zeros(2), np.ones(2), 1.0)
-    exact = FirstPass(moments, Matrix(np.eye(2) / 2), 4)
+    exact = FirstPass(moments, Matrix(np.eye(2) / 2, in_double=True), 4)
     assert exact.without_start() is exact
     for found in (Basis(np.eye(2)), Pair(np.eye(2), np.eye(2), np.eye(2)[0], np.eye(2)[0])):
         again = FirstPass(moments, found, 4).without_start()

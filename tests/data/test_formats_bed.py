@@ -219,8 +219,10 @@ def test_a_right_model_is_proven_whatever_the_file_is_opened_with(study):
 def test_scaled_genotypes_for_a_model_without_scaling(study, tmp_path, capsys):
     path, two = study
     scaled = vrpca.open_data(two, scaling="genotype")
-    message = r"two.bed is opened with scaled genotypes, but the model was fitted without.*Leave out --scale-genotypes"
-    for model in (vrpca.PCA(2).fit(vrpca.open_data(path)), vrpca.PCA(2).fit(read(vrpca.open_data(path)))):
+    without = r"two.bed is opened with scaled genotypes, but the model was fitted without.*Leave out --scale-genotypes"
+    unknown = r"two.bed is opened with scaled genotypes, but the model knows no allele frequencies.*fit it again"
+    genotypes, array = vrpca.PCA(2).fit(vrpca.open_data(path)), vrpca.PCA(2).fit(read(vrpca.open_data(path)))
+    for model, message in ((genotypes, without), (array, unknown)):
         for use in (model.transform, model.score_samples, lambda X, model=model: check(model, X)):
             with pytest.raises(DataError, match=message):
                 use(as_named(scaled, two))

@@ -96,7 +96,22 @@ def test_one_reading(center, dtype):
     assert found.n_passes == 2 and found.U.shape == (500, 3)
 
 
-def test_one_more_where_rounding_shows():
+@pytest.mark.parametrize("order", [1, -1])
+def test_blocks_of_different_density_are_as_exact_as_the_least_exact_one(order):
+    """Sparse blocks are squared in double precision, dense ones are not: the certificate must not think they are."""
+    rng = np.random.default_rng(0)
+    sparse = sp.random_array((400, 30), density=0.04, rng=rng, format="csr", dtype=np.float32)
+    dense = sp.csr_array((rng.standard_normal((1200, 30)) * np.geomspace(1, 0.3, 30) + 3).astype(np.float32))
+    blocks = [sparse, dense][::order]
+    sums = [GramSum(Problem(as_source(block), None, True, False, 1)) for block in blocks]
+    for each, block in zip(sums, blocks, strict=True):
+        each.add(0, block)
+    sums[0].merge(sums[1])
+    assert not sums[0].in_double and sums[0].dtype == np.float32
+
+
+def test_one_more_where_rounding_shows(monkeypatch):
+    monkeypatch.setattr("vrpca.solvers.gram.SINGLE", 0.0)  # single precision at first, whatever the tolerance
     X = with_eigenvalues(500, 20, 0.8 ** np.arange(20)).astype(np.float32)
     source = ChunkedSource(X, 64)
     with pytest.warns(ConvergenceWarning):

@@ -118,7 +118,7 @@ class _Notices(logging.Handler):
 
 def open_input(data: str, quiet: bool = False, limited: bool = False, scale_genotypes: bool = False) -> Source:
     """Open the data; say on stderr if they are converted, unless `quiet`. Where memory is limited, load nothing yet."""
-    with notices_on_stderr(quiet):
+    with warnings_on_stderr(quiet), notices_on_stderr(quiet):
         data = from_stdin() if data == "-" else data
         return from_path(data, limited, "genotype" if scale_genotypes else None)
 

@@ -18,7 +18,7 @@ OPTIONS = {
     "certificate": "--certificate",
 }
 DISTINCT = [name for name in OPTIONS if "_" in name]  # these are no words of a sentence
-ALONE = r"(?<![\w./\\=-]){}(?![\w/\\-]|\.\w)"  # and no part of a file's name
+ALONE = r"(?<![\w./\\='\"-]){}(?![\w/\\'\"-]|\.\w)"  # and no part of a file's name, nor a name in quotes
 GIVEN = re.compile(ALONE.format(rf"({'|'.join(OPTIONS)})=('[^']*'|[^\s,;:)']*[^\s,;:)'.])"))
 NAMED = re.compile(ALONE.format(f"({'|'.join(DISTINCT)})"))
 NONE = re.compile(r",? or (?:be )?None\b")

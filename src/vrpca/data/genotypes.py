@@ -25,15 +25,20 @@ def as_fitted(model: Any, source: Source) -> Source:
         return source
     frequencies = getattr(model, "allele_frequencies_", None)  # older pickled models have none
     scaled = frequencies is not None and model.genotypes_scaled_
+    if source.genotypes_scaled and frequencies is None:
+        raise DataError(
+            f"{source.name or 'X'} is opened with scaled genotypes, but the model knows no allele frequencies to scale "
+            "them by: fit it again, from one .bed file."
+        )
     if source.genotypes_scaled and not scaled:
         raise DataError(
-            f"{source.name or 'X'} is opened with scaled genotypes, but the model was fitted without, or knows no "
-            "allele frequencies. Leave out --scale-genotypes (scaling='genotype' in Python), or fit again with it."
+            f"{source.name or 'X'} is opened with scaled genotypes, but the model was fitted without. Leave out "
+            "--scale-genotypes (scaling='genotype' in Python), or fit again with it."
         )
     if frequencies is None:
         warn(
             "The model knows no allele frequencies: unknown genotypes become the means of these people. Fit it again "
-            "from a .bed file."
+            "from one .bed file."
         )
         return source
     if source.shape[1] != len(frequencies):

@@ -1,7 +1,7 @@
 """The matrix A itself, by symmetric updates block after block.
 
-`GramSum` sums it up during the first pass, in the precision of the data. `SquareSum` does so in double precision, in a
-pass of its own.
+`GramSum` sums it up during the first pass, in the precision of the data or in double precision. `SquareSum` does so in
+double precision, in a pass of its own.
 """
 
 from __future__ import annotations
@@ -122,6 +122,8 @@ class GramSum(MomentSum):
         if self.origin is None:
             self.origin, self.unit, self.dtype, self.sparse = other.origin, other.unit, other.dtype, other.sparse
             self.in_double = other.in_double
+        if self.in_double and not other.in_double:  # one of several blocks may be denser than the others
+            self.in_double, self.dtype = False, other.dtype
         ratio = self.unit / other.unit
         delta, first = other.origin * ratio - self.origin, other.first * ratio
         along = np.outer(delta, first)
@@ -148,7 +150,7 @@ class GramSum(MomentSum):
         return Matrix(A / total, self.in_double) if np.isfinite(A).all() and total > 0 else None
 
     def _vanishes(self, moments: Moments, scaled: bool) -> bool:
-        """Whether squares of a column that matters are near the smallest numbers of the data's type."""
+        """Whether squares of a column that matters are near the smallest numbers of the type that entries have."""
         square = moments.variance if self.center else moments.second
         matters = square > (0.0 if scaled else MATTERS * square.sum())
         ratio = self.unit / moments.factor

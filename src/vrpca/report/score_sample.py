@@ -205,7 +205,7 @@ def _table(path: Path) -> tuple[list[str], list[list[str]]]:
         reader = csv.reader(file, delimiter="\t" if os.path.splitext(path)[1].lower() == ".tsv" else ",")
         header, lines = next(reader, []), list[list[str]]()
         for line in reader:
-            if not lines and len(line) == len(header) + 1:  # as R writes it
+            if not lines and len(line) == len(header) + 1 and line[-1]:  # as R writes it; no comma at the end of a line
                 header = ["", *header]
             if len(line) < len(header):
                 few = f"{len(line)}, not {len(header)}"
@@ -226,7 +226,11 @@ def _in_order(path: Path, title: str, lines: list[list[str]], rows: list[str]) -
     if distinct and sorted(names) == sorted(rows):
         line_of = dict(zip(names, lines, strict=True))
         return [line_of[name] for name in rows]
-    if not title.strip() or (distinct and names and all(_number(name) is None for name in names)):
+    if (
+        not title.strip()
+        or set(names) == set(rows)
+        or (distinct and names and all(_number(name) is None for name in names))
+    ):
         odd = sorted(set(rows) ^ set(names))
         why = f"{odd[0]!r} is in one of them only" if odd else "some occur more than once"
         raise DataError(

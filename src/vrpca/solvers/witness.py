@@ -23,6 +23,7 @@ from vrpca.solvers.search_space import Operator
 FAILURE = 0.01  # probability for which a witness says what no eigenvalue exceeds
 MOST = 40  # products of a witness: what no eigenvalue exceeds is then within 3% of what it sees (d = 1e6, 1% failure)
 ROUNDING = 256  # times the rounding of products: errors reached 20 of them on RCV1, news20 and MNIST in float32
+COLUMNS = 4096  # columns that are looked at at a time: copies of W for them take little room
 CUTS = 10.0 ** -np.arange(0, 12, 2)  # squared lengths outside W, of unit vectors, below which they are left out
 
 
@@ -71,8 +72,9 @@ class Witness:
     def successor(cls, operator: Operator, rng: Rng, products: int, most: int) -> Witness:
         """A witness for a search that has proved to be blind after this number of products.
 
-        What was taken in is young, and the search's own pairs say nothing of it. So it is followed for half as long as
-        they were: about what it takes to tell it from them, as they have been refined since they could be told apart.
+        The search then takes in new directions. Its own pairs, which have converged, say nothing of them. So the new
+        directions are followed for half as many products as the pairs were, before anything is believed. The pairs
+        could be told from each other after fewer products than that: the others have only made them more accurate.
         """
         return cls.random(operator, rng, most=most, needed=max(TRUSTED, products // 2))
 
@@ -168,13 +170,23 @@ def column_outside(
     vector = np.zeros(len(diagonal), W.dtype)
     if not len(seen):
         return Sight(0.0, vector)
-    W, U = W[:, seen].astype(np.float64), U[:, seen].astype(np.float64)
-    left = 1 - np.einsum("ij,ij->j", W, W)
-    taken = np.einsum("ij,ij->j", W, 2 * U - W * theta[:, None])
-    quotient = (diagonal[seen] - taken - ROUNDING * rounding * float(theta[0])) / np.maximum(left, CUTS[-1])
+    error = ROUNDING * rounding * float(theta[0])
+    quotient = np.concatenate(
+        [
+            _column_quotients(W[:, part], U[:, part], theta, diagonal[part] - error)
+            for part in np.array_split(seen, -(-len(seen) // COLUMNS))
+        ]
+    )
     j = int(np.argmax(quotient))
     vector[seen[j]] = 1
     return Sight(float(quotient[j]), vector)
+
+
+def _column_quotients(W: np.ndarray, U: np.ndarray, theta: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
+    W, U = W.astype(np.float64), U.astype(np.float64)
+    left = 1 - np.einsum("ij,ij->j", W, W)
+    taken = np.einsum("ij,ij->j", W, 2 * U - W * theta[:, None])
+    return (diagonal - taken) / np.maximum(left, CUTS[-1])
 
 
 @dataclass(frozen=True, kw_only=True)

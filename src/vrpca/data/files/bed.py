@@ -7,6 +7,7 @@ numbers decodes a byte at a time. That takes no library, and is faster than read
 from __future__ import annotations
 
 import sys
+import zlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ HEADER = 3  # bytes before the genotypes: two that mark the format, one that say
 SAMPLES_FIRST = b"\x6c\x1b\x00"  # files of the other order, which PLINK has not written since 2009
 PER_BYTE = 4
 DECODED = 40  # bytes per byte of the file while it is decoded: genotypes in float32 take 16, indices 8, tables a few
-LETTERS = 8  # of an allele that are kept: they tell alleles apart, and long insertions take no room in a model
+LETTERS = 8  # of an allele that are kept, with a checksum of longer ones: insertions can be thousands of letters long
 MISSING = -1.0  # stands for a genotype that is not known
 COUNTS = np.array([2.0, MISSING, 1.0, 0.0], np.float32)  # copies of the first allele, by the two bits of a genotype
 
@@ -172,10 +173,19 @@ def _count_lines(path: Path) -> int:
 
 
 def _alleles(path: Path) -> Sequence[str]:
-    """The alleles of every variant, the counted one first: the fifth and the sixth word. Long ones are cut."""
+    """The alleles of every variant, the counted one first: the fifth and the sixth word. Long ones are shortened."""
     with path.open(encoding="utf-8") as file:
         words = ([*line.split()[4:6], "0", "0"][:2] for line in file if line.strip())
-        return [sys.intern(f"{counted[:LETTERS]}/{other[:LETTERS]}") for counted, other in words]  # few differ
+        return [sys.intern(f"{_short(counted)}/{_short(other)}") for counted, other in words]  # few differ
+
+
+def _short(allele: str) -> str:
+    """The allele, or its beginning and a checksum.
+
+    >>> _short("ACGT"), _short("ACGTACGTACGT") == _short("ACGTACGTACGTA")
+    ('ACGT', False)
+    """
+    return allele if len(allele) <= LETTERS else f"{allele[:LETTERS]}~{zlib.crc32(allele.encode()):08x}"
 
 
 def _second_words(path: Path) -> Sequence[str]:

@@ -127,7 +127,7 @@ def is_sparse(group: Any) -> bool:
 
 def is_dense(X: Any) -> bool:
     """Whether an array is a matrix of numbers."""
-    return len(X.shape) == 2 and np.dtype(X.dtype).kind in "fiub"
+    return X.shape is not None and len(X.shape) == 2 and np.dtype(X.dtype).kind in "fiub"
 
 
 def no_such_matrix(path: Any, name: str, matrices: Sequence[str]) -> DataError:

@@ -206,6 +206,13 @@ class _Joined(FileSource):
         self.first_rows = np.cumsum([0, *(part.shape[0] for part in parts)])
         genotypes = [part for part in parts if part.genotypes_scaled is not None]
         self.genotypes_scaled = genotypes[0].genotypes_scaled if genotypes else None
+        self.alleles = genotypes[0].alleles if genotypes else None
+        for part in genotypes[1:]:
+            if self.alleles is not None and part.alleles is not None and list(part.alleles) != list(self.alleles):
+                raise DataError(
+                    f"{part.paths[0]} and {genotypes[0].paths[0]} have different alleles, or count them in another "
+                    "order. Write them again with the same alleles: plink --a1-allele first.bim 5 2 --make-bed."
+                )
 
     def within(self, block_bytes: int) -> Self:
         """The same with blocks of no more than this number of bytes, as far as the formats can.
