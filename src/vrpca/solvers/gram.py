@@ -49,9 +49,14 @@ class Gram(Solver[Answer]):
         return not (source.by_rows if cls.transposes(source) else source.by_columns)
 
     def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> GramSum:
-        """A, in double precision where the tolerances ask for more than single precision can prove."""
+        """A."""
+        return GramSum(problem, self._in_double)
+
+    @property
+    def _in_double(self) -> bool:
+        """Whether the tolerances ask for more than single precision can prove."""
         angle_tol = 1.0 if self.options.angle_tol is None else self.options.angle_tol
-        return GramSum(problem, in_double=self.options.tol < SINGLE or angle_tol < SINGLE_ANGLE)
+        return self.options.tol < SINGLE or angle_tol < SINGLE_ANGLE
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: a pass, if A is not known from the first one."""
@@ -67,8 +72,10 @@ class Gram(Solver[Answer]):
         threads = size.n_threads * size.itemsize / DOUBLE
         summed = found + again + max(SPARSE_SQUARES if size.sparse else 1 + threads, size.n_threads)
         solved = found + again + LAPACK_SQUARES
-        copies = 1 + (1 if size.weighted else 0) + again  # shifted, weighted, and converted to double precision
-        rows = min(size.block_rows, max(LEAST_ROWS, size.d)) * size.d * DOUBLE * copies
+        converted = again if self._in_double else 0
+        copies = 1 + (1 if size.weighted else 0) + converted  # shifted, weighted, and in double precision
+        itemsize = DOUBLE if converted else size.itemsize
+        rows = min(size.block_rows, max(LEAST_ROWS, size.d)) * size.d * itemsize * copies
         chunks = 3 * size.n_threads * CHUNK_ROWS * size.d * DOUBLE
         squares = max(solved, summed + FINDING) * size.square
         return {f"A, {size.d} x {size.d}, in double precision, several times": squares + max(rows, chunks)}
