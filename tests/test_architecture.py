@@ -36,7 +36,7 @@ LAYERS = (
     ("plan", "outcome", "serialise"),
     ("checkpoint",),
     ("run",),
-    ("decomposition", "check", "info", "scores", "score_files", "likelihood"),
+    ("decomposition", "check", "genotypes", "info", "scores", "score_files", "likelihood"),
     ("estimators", "sklearn_callbacks", "anndata"),
     ("model_io", "plot", "report", "versions", "cli", "__init__", "__main__"),
     ("experiments",),  # they may import everything; only commands may import them, when they are called

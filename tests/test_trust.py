@@ -313,10 +313,10 @@ def test_words_about_directions():
     assert "The direction is right to within" in words[1]
     assert "Not certified is the direction of component 2, 3:" in words[3] and "Every other direction is" in words[3]
     assert "Components 2 to 4 have variances that are equal up to rounding" in words[4]
-    assert "Every other direction, like that space, is right" in words[4]
-    assert "Components 5 to 6" in words[6] and "like every such space, is right" in words[6]
+    assert "All that is certified is right to within" in words[4]
+    assert "Components 5 to 6" in words[6] and "All that is certified is right to within" in words[6]
     equal = vrpca.svd(matrix_with_spectrum(90, 9, np.r_[np.ones(3), 0.5 * np.ones(6)], np.random.default_rng(0)), 3)
-    assert "That space is right to within" in " ".join(equal.certificate.in_words())
+    assert "Components 1 to 3" in " ".join(equal.certificate.in_words())
 
 
 def test_advice_about_angles():

@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from vrpca.certificate import Certificate, certify
 from vrpca.data.first_pass import column_moments
-from vrpca.data.genotypes import as_fitted
 from vrpca.data.open import as_source
 from vrpca.data.source import Source, errors_named, naming_columns
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError, OptionError
+from vrpca.genotypes import as_fitted
 from vrpca.options import as_generator, check_options, check_weights, is_real
-from vrpca.run import BIASED, Budget
+from vrpca.run import Budget
 from vrpca.threads import n_threads as threads
 
 # `benchmarks/check_search.py` varies these three on 200 right models, and on 200 with the wrong last component.
@@ -79,8 +79,8 @@ def check(
     """Check a fitted model against data: whether its components are the leading ones.
 
     Only the components and the options `center` and `scale` are taken from the model; of genotypes also the allele
-    frequencies, by which they are filled and scaled. A block Krylov search from a
-    random start looks for variance that the components miss; whatever it finds counts against the model.
+    frequencies, by which they are filled and scaled. A block Krylov search from a random start looks for variance that
+    the components miss; whatever it finds counts against the model.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class _Search:
 
     def __init__(self, view: View, components: np.ndarray, budget: Budget, rng: np.random.Generator):
         self.view, self.budget = view, budget
-        self.cost, self.biased = view.passes_of_product, BIASED * float(np.finfo(view.dtype).eps)
+        self.cost, self.unit = view.passes_of_product, float(np.finfo(view.dtype).eps)
         self.k = components.shape[1]
         start = rng.standard_normal((view.d, min(EXTRA, view.d - self.k)))
         if view.support is not None:
@@ -213,10 +213,10 @@ class _Search:
         k, d, eps = self.k, self.view.d, self.view.rounding
         count = min(k + EXTRA, len(theta))
         G = R[:, :count].T @ R[:, :count]
-        found = certify(theta[:count], G, k, d, _outside(theta, R, count), "estimated", eps, biased=self.biased)
+        found = certify(theta[:count], G, k, d, _outside(theta, R, count), "estimated", eps, unit=self.unit)
         share = self.objective / float(theta[:k].sum())
         bound = max(0.0, 1 - share * (1 - found.suboptimality))
-        own = certify(self.ratio, self.residual_gram, k, d, _outside(theta, R, k), found.kind, eps, biased=self.biased)
+        own = certify(self.ratio, self.residual_gram, k, d, _outside(theta, R, k), found.kind, eps, unit=self.unit)
         missed = theta[:k] > self.ratio + np.sqrt(np.diag(self.residual_gram))  # not the j-th eigenvector at all
         return replace(own, suboptimality=bound, angles=np.where(missed, 1.0, own.angles))
 

@@ -20,7 +20,7 @@ from vrpca.data.open import as_source
 from vrpca.data.source import Source, errors_named, naming_columns
 from vrpca.data.view import Problem, View, column_scale
 from vrpca.errors import DataError, Interrupted, OptionError, warn
-from vrpca.history import Record, Status
+from vrpca.history import Record, Status, counted
 from vrpca.linalg import column_norms, triplets
 from vrpca.markup import Html, table, tag
 from vrpca.memory import Demand
@@ -166,7 +166,7 @@ class Decomposition:
     def _outcome(self) -> str:
         return (
             f"{self.solver} ({self.reason}): {'converged' if self.converged else 'NOT CONVERGED'} after "
-            f"{self.n_passes:.4g} pass{'' if self.n_passes == 1 else 'es'}. {self.status.value}"
+            f"{counted(self.n_passes)}. {self.status.value}"
         )
 
     def _rows(self) -> list[list[str]]:

@@ -12,11 +12,11 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from vrpca.data.cluster.lazy import Outline, map_rows, outline
-from vrpca.data.genotypes import as_fitted, note_genotypes
 from vrpca.data.open import as_source, held_by_dask, is_open, is_path
 from vrpca.data.source import Source
 from vrpca.decomposition import Decomposition, Request, decompose
 from vrpca.errors import DataError, Interrupted, OptionError, warn
+from vrpca.genotypes import as_fitted, note_genotypes
 from vrpca.history import Record
 from vrpca.likelihood import Gaussian
 from vrpca.options import (

@@ -31,6 +31,15 @@ class Status(enum.Enum):
     STOPPED = "The callback asked to stop: this is the best answer so far."
 
 
+def counted(passes: float) -> str:
+    """A number of passes in words.
+
+    >>> counted(1.0), counted(2.5)
+    ('1 pass', '2.5 passes')
+    """
+    return "1 pass" if passes == 1 else f"{passes:.4g} passes"
+
+
 @dataclass(frozen=True)
 class Record:
     """One line of the history: what was known after a step.

@@ -35,6 +35,7 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
 ALL_CORES = -1  # as joblib and scikit-learn write it
 MLE = "mle"  # the number of components that Minka's formula finds, as scikit-learn writes it
 
+HINTS = {"certificate='exact'": " solver='gram' gives an exact one."}  # for values that users try
 # Options of scikit-learn's, scipy's and scanpy's functions that have no meaning here, and what to write instead.
 FOREIGN = {
     "svd_solver": "leave it out, or choose with solver= ('gram' for an exact answer); tol says how accurate it is",
@@ -130,7 +131,7 @@ def check_options(**given: Any) -> None:
     for name, value in given.items():
         if name in CHOICES and not ((value is None or isinstance(value, str)) and value in CHOICES[name]):
             *others, last = map(repr, CHOICES[name])
-            hint = " solver='gram' gives an exact one." if (name, value) == ("certificate", "exact") else ""
+            hint = HINTS.get(f"{name}={shown(value)}", "")
             raise OptionError(f"{name}={shown(value)} is not known: use {', '.join(others)} or {last}.{hint}")
         if name in RULES and not (value is None and getattr(Options, name, ...) is None):
             is_kind, holds, rule = RULES[name]

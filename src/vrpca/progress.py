@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from vrpca.history import Record
+from vrpca.history import Record, counted
 
 ENOUGH = 0.1  # part of the way that has to be behind before it tells of the rest: the first steps are of another pace
 SECONDS = 1.0  # that have to have passed: in less, whatever is told is gone before it is read
@@ -56,9 +56,9 @@ def describe_progress(record: Record, tol: float) -> str:
     """Passes, speed, the bound, and the time left at the pace so far, where that can be told.
 
     >>> describe_progress(Record(2, 3.0, 3000, 2.0, 0.5, 1e-3, 1e-4), 1e-8)
-    '3.0 passes, 1.5e+03 rows/s, bound 1.0e-04, about 2 s left'
+    '3 passes, 1.5e+03 rows/s, bound 1.0e-04, about 2 s left'
     """
-    words = [f"{record.passes:.1f} pass{'' if record.passes == 1 else 'es'}"]
+    words = [counted(record.passes)]
     if record.seconds > 0:
         words.append(f"{record.rows_read / record.seconds:.2g} rows/s")
     words.append(f"bound {record.bound:.1e}")

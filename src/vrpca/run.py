@@ -175,7 +175,7 @@ def certificate_of(state: State, k: int, view: View) -> Certificate:
     turned = STORED * unit + (PROVEN * view.rounding if view.transposed else 0.0)
     eps = view.rounding if state.basis else view.rounding_of_matrix(double=state.steps_left == 0)
     found = state.theta, state.G, k, state.d, state.outside(k), state.kind
-    certificate = certify(*found, eps, turned, state.basis, BIASED * unit if state.kind == "estimated" else 0.0)
+    certificate = certify(*found, eps, turned, state.basis, unit)
     if certificate.kind == "exact":
         return replace(certificate, ceiling=certificate.mu)
     if state.ceiling is None or not state.theta[0] > 0:  # a guess may see nothing of the data

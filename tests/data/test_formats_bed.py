@@ -291,3 +291,14 @@ def test_chunks_for_workers_know_the_frequencies(study):
     chunks = file_source(as_source(vrpca.open_data(path, scaling="genotype")))
     model = vrpca.PCA(2, random_state=0).fit(chunks)
     close(model.transform(two), model.transform(chunks)[[7, 31]])
+
+
+def test_several_files_count_the_same_alleles(tmp_path, rng):
+    """An allele that nobody in a file has is unknown there, and agrees with any."""
+    G = genotypes(rng, 30, 12, missing=0.0)
+    first = write(tmp_path / "a.bed", G[:15])
+    unknown = write(tmp_path / "b.bed", G[15:], [f"other{i}" for i in range(15)], alleles=("0", "G"))
+    swapped = write(tmp_path / "c.bed", G[15:], [f"other{i}" for i in range(15)], alleles=("G", "A"))
+    assert vrpca.open_data([first, unknown]).shape == (30, 12)
+    with pytest.raises(DataError, match=r"c.bed and .*a.bed have different alleles, or count the other one"):
+        vrpca.open_data([first, swapped])

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from vrpca.check import check as check_model
-from vrpca.cli.printing import counted, describe, print_result
+from vrpca.cli.printing import describe, print_result
 from vrpca.cli.shared import DONE, FAILED, Data, Json, Model, ScaledAsFitted, Threads, open_input
+from vrpca.history import counted
 from vrpca.model_io import load_model
 
 EXAMPLES = """Examples:

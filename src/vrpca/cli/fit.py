@@ -12,7 +12,7 @@ import typer
 
 import vrpca
 from vrpca.cli.cluster import Scheduler, Workers, cluster, open_on_cluster
-from vrpca.cli.printing import counted, describe, print_result
+from vrpca.cli.printing import describe, print_result
 from vrpca.cli.shared import (
     DONE,
     FAILED,
@@ -40,6 +40,7 @@ from vrpca.cli.transform import written_scores
 from vrpca.data.files.paths import as_path, check_target
 from vrpca.data.source import Source
 from vrpca.errors import OptionError
+from vrpca.history import counted
 from vrpca.model_io import load_model
 from vrpca.options import MLE, CertificateKind, SolverName
 from vrpca.options import Cost as CostName

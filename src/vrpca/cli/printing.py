@@ -72,21 +72,8 @@ def _draw_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def describe(certificate: vrpca.Certificate) -> str:
     """The certificate in a few words: the bound, its kind, and what that means in numbers."""
     words = f"suboptimality at most {certificate.suboptimality:.1e} ({certificate.kind} certificate)"
-    if certificate.ceiling is None or not certificate.failure or certificate.ceiling >= 1:
-        return words
-    return (
-        f"{words}; nothing that was left out is larger than {certificate.ceiling:.2g} of the largest eigenvalue, "
-        f"but for a probability of {certificate.failure:g}"
-    )
-
-
-def counted(passes: float) -> str:
-    """A number of passes in words.
-
-    >>> counted(1.0), counted(2.5)
-    ('1 pass', '2.5 passes')
-    """
-    return f"{passes:.4g} pass{'' if passes == 1 else 'es'}"
+    ceiling = certificate.ceiling_in_words()
+    return f"{words}; {ceiling}" if ceiling else words
 
 
 def finite(value: Any) -> Any:

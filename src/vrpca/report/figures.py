@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vrpca.history import counted
 from vrpca.report.excerpts import Rows, convergence_rows, loading_rows, scree_rows
 from vrpca.report.score_sample import ROWS, Colour, ScoreSample, colour_of, score_sample
 from vrpca.report.subject import Subject, subject_of
@@ -193,8 +194,7 @@ def convergence_words(subject: Subject) -> str:
     """The figure in one sentence."""
     bound = f"the bound on the suboptimality is {subject.history[-1].bound:.1e}"
     tol = f"; tol is {subject.tol:g}" if subject.tol else ""
-    many = "" if subject.history[-1].passes == 1 else "es"
-    return f"A line: after {subject.history[-1].passes:.4g} pass{many} over the data {bound}{tol}."
+    return f"A line: after {counted(subject.history[-1].passes)} over the data {bound}{tol}."
 
 
 def _tol_rule(tol: float) -> Any:

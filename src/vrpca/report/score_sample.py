@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from vrpca.data.files.paths import as_path, damage_reported
-from vrpca.data.genotypes import as_fitted
 from vrpca.data.open import as_source
 from vrpca.data.source import Source
 from vrpca.errors import DataError, OptionError
 from vrpca.estimators import check_columns
+from vrpca.genotypes import as_fitted
 from vrpca.options import is_integer, shown
 from vrpca.report.excerpts import Rows
 from vrpca.report.subject import Subject

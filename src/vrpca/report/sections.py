@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from vrpca.history import counted
 from vrpca.markup import Html, paragraphs, table, tag
 from vrpca.report import figures
 from vrpca.report.excerpts import convergence_rows, loading_rows, scree_rows
@@ -90,7 +91,7 @@ def asked(subject: Subject) -> list[str]:
     return [
         f"{wanted} of {prepared}, to a suboptimality of at most {subject.tol:g} (tol): that is the part of the best "
         "possible variance that may be missing.",
-        f"At most {passes(subject.parameters['max_passes'])} over the data, with solver "
+        f"At most {counted(subject.parameters['max_passes'])} over the data, with solver "
         f"“{subject.parameters['solver']}” and a certificate that is {subject.parameters['certificate']} or better.",
     ]
 
@@ -115,14 +116,9 @@ def found(subject: Subject) -> list[str]:
     explain = "components that explain" if subject.k > 1 else "component that explains"
     return [
         f"{subject.k} {explain} {subject.cumulative[-1]:.1%} of the variance of {n} samples with {d} features.",
-        f"Solver “{subject.solver}” ({subject.reason}) took {passes(subject.n_passes)} over the data and "
+        f"Solver “{subject.solver}” ({subject.reason}) took {counted(subject.n_passes)} over the data and "
         f"{subject.history[-1].seconds:.3g} seconds.",
     ]
-
-
-def passes(number: float) -> str:
-    """A number of passes in words."""
-    return "1 pass" if number == 1 else f"{number:.4g} passes"
 
 
 def variance_section(subject: Subject) -> Section:

@@ -146,6 +146,10 @@ class DaskSource(Source):
         """Those of the file."""
         return None if self.file is None else self.file.allele_frequencies()
 
+    def with_allele_frequencies(self, frequencies: Array, scaled: bool) -> Source:
+        """The file with these frequencies, read by this process."""
+        return self if self.file is None else self.file.with_allele_frequencies(frequencies, scaled)
+
     def described(self) -> str:
         """How the chunks are read, in words."""
         count = f"{len(self.parts)} chunks of dask, {in_words(self.chunks.nbytes)}"

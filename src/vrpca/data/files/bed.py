@@ -24,6 +24,7 @@ HEADER = 3  # bytes before the genotypes: two that mark the format, one that say
 SAMPLES_FIRST = b"\x6c\x1b\x00"  # files of the other order, which PLINK has not written since 2009
 PER_BYTE = 4
 DECODED = 40  # bytes per byte of the file while it is decoded: genotypes in float32 take 16, indices 8, tables a few
+NOBODYS = ("0", ".")  # what stands in .bim files for an allele that nobody has
 LETTERS = 8  # of an allele that are kept, with a checksum of longer ones: insertions can be thousands of letters long
 MISSING = -1.0  # stands for a genotype that is not known
 COUNTS = np.array([2.0, MISSING, 1.0, 0.0], np.float32)  # copies of the first allele, by the two bits of a genotype
@@ -177,6 +178,21 @@ def _alleles(path: Path) -> Sequence[str]:
     with path.open(encoding="utf-8") as file:
         words = ([*line.split()[4:6], "0", "0"][:2] for line in file if line.strip())
         return [sys.intern(f"{_short(counted)}/{_short(other)}") for counted, other in words]  # few differ
+
+
+def differing_alleles(ours: Sequence[str], theirs: Sequence[str]) -> list[int]:
+    """The variants whose alleles differ, or are counted the other way round, as far as they are known.
+
+    >>> differing_alleles(["A/G", "A/G", "A/G"], ["0/G", "G/A", "0/A"])
+    [1, 2]
+    """
+    pairs = enumerate(zip(ours, theirs, strict=True))
+    return [j for j, (one, other) in pairs if one != other and not _agree(one, other)]
+
+
+def _agree(one: str, other: str) -> bool:
+    both = zip(one.split("/", 1), other.split("/", 1), strict=True)
+    return all(a == b or a in NOBODYS or b in NOBODYS for a, b in both)
 
 
 def _short(allele: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.files.base import BUFFERS, INDEX_BYTES, SPARSE_COPIES, DenseFile, FileSource, SparseFile
+from vrpca.data.files.bed import differing_alleles
 from vrpca.data.files.raw import map_on_disk
 from vrpca.data.memory import ArraySource, fits_in_memory
 from vrpca.data.source import Source, working_dtype
@@ -207,12 +208,7 @@ class _Joined(FileSource):
         genotypes = [part for part in parts if part.genotypes_scaled is not None]
         self.genotypes_scaled = genotypes[0].genotypes_scaled if genotypes else None
         self.alleles = genotypes[0].alleles if genotypes else None
-        for part in genotypes[1:]:
-            if self.alleles is not None and part.alleles is not None and list(part.alleles) != list(self.alleles):
-                raise DataError(
-                    f"{part.paths[0]} and {genotypes[0].paths[0]} have different alleles, or count them in another "
-                    "order. Write them again with the same alleles: plink --a1-allele first.bim 5 2 --make-bed."
-                )
+        _check_alleles(genotypes)
 
     def within(self, block_bytes: int) -> Self:
         """The same with blocks of no more than this number of bytes, as far as the formats can.
@@ -239,6 +235,17 @@ class _Joined(FileSource):
             if before[cut + 1] - before[kept[-1]] > self.block_bytes:
                 kept.append(cut)
         return cuts[[*kept, len(cuts) - 1]]
+
+
+def _check_alleles(genotypes: Sequence[FileSource]) -> None:
+    """Raise if files of genotypes count different alleles."""
+    for part in genotypes[1:]:
+        first = genotypes[0]
+        if first.alleles is not None and part.alleles is not None and differing_alleles(first.alleles, part.alleles):
+            raise DataError(
+                f"{part.paths[0]} and {first.paths[0]} have different alleles, or count the other one. Write them "
+                "again with the same alleles: plink --a1-allele first.bim 5 2 --make-bed."
+            )
 
 
 def _all_paths(parts: Sequence[FileSource]) -> list[Path]:

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from vrpca.data.files.bed import differing_alleles
 from vrpca.data.source import Source
 from vrpca.errors import DataError, warn
-
-UNKNOWN = ("0", ".")  # what stands in .bim files for an allele that nobody has
 
 
 def note_genotypes(model: Any, source: Source) -> None:
@@ -51,8 +50,7 @@ def _check_alleles(fitted: Any, source: Source) -> None:
     """Raise if the file counts another allele of a variant than the fit did."""
     if fitted is None or source.alleles is None:
         return
-    pairs = zip(fitted, source.alleles, strict=True)
-    differing = [j for j, (ours, theirs) in enumerate(pairs) if ours != theirs and not _agree(ours, theirs)]
+    differing = differing_alleles(fitted, source.alleles)
     if differing:
         j = differing[0]
         name = f"variant {j}" if source.column_names is None else source.column_names[j]
@@ -61,13 +59,3 @@ def _check_alleles(fitted: Any, source: Source) -> None:
             f"(the first one is counted); so it is for {len(differing)} of {len(fitted)} variants. Write the file "
             "again with the alleles of the fit: plink --a1-allele study.bim 5 2 --make-bed."
         )
-
-
-def _agree(ours: str, theirs: str) -> bool:
-    """Whether both alleles are the same, as far as they are known.
-
-    >>> _agree("A/G", "0/G"), _agree("A/G", "G/A"), _agree("A/G", "0/A")
-    (True, False, False)
-    """
-    both = zip(ours.split("/", 1), theirs.split("/", 1), strict=True)
-    return all(a == b or a in UNKNOWN or b in UNKNOWN for a, b in both)
