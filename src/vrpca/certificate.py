@@ -234,6 +234,11 @@ def _product_error(theta: np.ndarray, eps: float, basis: int) -> np.ndarray:
     return PROVEN * eps * np.maximum(8 * np.abs(theta), np.sqrt(basis) * theta[0])
 
 
+def proven_error(theta: np.ndarray, eps: float) -> np.ndarray:
+    """Length of the error of A w_j that a proof allows for, where A itself is known but for its rounding."""
+    return _product_error(theta, eps, SUMMED)
+
+
 def _angles(theta: np.ndarray, lengths: np.ndarray, k: int, mu: float, eps: float) -> np.ndarray:
     """Bounds on the sines of the angles to the eigenvectors; 1 where there is none.
 

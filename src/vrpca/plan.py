@@ -21,7 +21,7 @@ from vrpca.options import Options, shown
 from vrpca.solvers import SOLVERS, VARIANTS
 from vrpca.solvers.accelerated import KEPT
 from vrpca.solvers.base import Solver, whole_registers
-from vrpca.solvers.gram import Gram
+from vrpca.solvers.gram import SINGLE, Gram, are_few
 from vrpca.solvers.outside import MOST
 
 FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
@@ -39,10 +39,10 @@ STREAMED_PASSES = 4.0  # of `accelerated` with cost="passes", to 1e-10: 3 to 6 (
 BYTES = 8e9  # read per second from memory
 DISK = 1e9  # from a disk: solid-state ones read 0.5 to 5e9, those of the machines that this was written on 1.2e9
 PRODUCT = 1.1e11  # flops per second of products of dense rows with a block
-SQUARE = 1.1e11  # of the symmetric updates of A
+SQUARE = 1.4e11  # of the symmetric updates of A
 SPARSE = 1.5e10  # of products of sparse rows
 SPARSE_SQUARE = 2e8  # of a product of sparse matrices
-REDUCTION = 1e10  # of LAPACK's reduction to tridiagonal form
+REDUCTION = 2e10  # of LAPACK's reduction to tridiagonal form
 VECTORS = 3e10  # of arithmetic with long vectors
 BLOCK = 8  # vectors that `accelerated` multiplies at a time where rows are sparse
 
@@ -310,7 +310,11 @@ def choose(task: Task) -> tuple[str, str]:
 def gram_seconds(task: Task) -> float:
     """What forming A and its leading eigenvectors is going to take."""
     n, d = float(task.n), float(task.d)
-    square = min(task.entries**2 / n / SPARSE_SQUARE, n * d * d / SQUARE) if task.sparse else n * d * d / SQUARE
+    square = n * d * d / SQUARE
+    if task.sparse:
+        square = min(task.entries**2 / n / SPARSE_SQUARE, square)
+    elif task.tol < SINGLE and not are_few(task.k, task.d):
+        square *= 2  # in double precision
     return max(square, task.reading) + 4 / 3 * d**3 / REDUCTION
 
 

@@ -7,6 +7,7 @@ up more of the same rows: `SampleProductSum` the product of A with a block, `gra
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -360,7 +361,7 @@ def first_unit(X: Any, root: Array | None = None) -> float:
         X = X[root > 0]
     values = X.data if sp.issparse(X) else X
     head = np.asarray(values).reshape(-1)[:HEAD_ENTRIES]
-    return _power_of_two(float(np.max(np.abs(head), initial=0.0)))
+    return _power_of_two(float(max(head.max(), -head.min())) if head.size else 0.0)
 
 
 def _first_factor(X: Any) -> float:
@@ -369,9 +370,9 @@ def _first_factor(X: Any) -> float:
 
 
 def _power_of_two(largest: float) -> float:
-    if largest == 0 or not np.isfinite(largest):
+    if largest == 0 or not math.isfinite(largest):
         return 1.0
-    return float(np.ldexp(1.0, int(np.clip(-np.round(np.log2(largest)), -1000, 1000))))
+    return math.ldexp(1.0, min(max(-round(math.log2(largest)), -1000), 1000))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The matrix A itself, by symmetric updates block after block.
 
 `GramSum` sums it up during the first pass, in the precision of the data or in double precision. `SquareSum` does so in
-double precision, in a pass of its own.
+double precision, in a pass of its own, and `ProductInDouble` multiplies a block by it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class GramSum(MomentSum):
             self.unit = 1.0
         self.sparse = few_entries(X)
         mean = self.running_mean * self.unit
-        shifted = self.center and not self.sparse and _far_from_zero(mean, X[:HEAD_ROWS] * self.unit)
+        shifted = self.center and not self.sparse and _far_from_zero(mean, X[:HEAD_ROWS], self.unit)
         self.origin = mean if shifted else np.zeros(len(mean))
         self.in_double = self.in_double or self.sparse or X.dtype == np.float64
         self.dtype = np.dtype(np.float64) if self.in_double else X.dtype
@@ -158,36 +158,65 @@ class GramSum(MomentSum):
         return bool((summed[matters] < np.finfo(self.dtype).tiny / np.finfo(self.dtype).eps ** 2).any())
 
 
-class SquareSum(OfMappedRows, ArraySum):
-    """Accumulates ``Z^T Z`` in double precision.
+class InDouble(OfMappedRows, ArraySum):
+    """The base of sums over parts of the rows, mapped in double precision whatever their type.
 
     With `implicit`, sparse rows may be centred late, after their product.
     """
 
-    inputs = ("row_map",)
+    inputs: tuple[str, ...] = ("row_map",)
 
-    def __init__(self, row_map: RowMap, d: int, implicit: bool, n_threads: int):
+    def __init__(self, row_map: RowMap, shape: tuple[int, int], implicit: bool, n_threads: int):
         self.row_map, self.implicit, self.n_threads = row_map, implicit, n_threads
-        self.out = np.zeros((d, d))
+        self.out = np.zeros(shape)
+
+    def term(self, rows: MappedRows) -> Array:
+        """What some rows add to the sum."""
+        raise NotImplementedError
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
-        for part in self._squares(start, X):
+        for part in self._terms(start, X):
             self.out += part
 
-    def _squares(self, start: int, X: Any) -> Iterator[Array]:
-        """The squares of parts of a block, or of all of it where zeros are worth leaving out."""
+    def _terms(self, start: int, X: Any) -> Iterator[Array]:
+        """The terms of parts of a block, or of all of it where zeros are worth leaving out."""
 
-        def square(lo: int, hi: int) -> Array:
+        def term(lo: int, hi: int) -> Array:
             rows = (X[lo:hi].toarray() if densely and sp.issparse(X) else X[lo:hi]).astype(np.float64)
-            return MappedRows(rows, self.row_map, slice(start + lo, start + hi)).square()
+            return self.term(MappedRows(rows, self.row_map, slice(start + lo, start + hi)))
 
         n = X.shape[0]
         densely = not (self.implicit and few_entries(X))
         step = CHUNK_ROWS if densely else n
         for first in range(0, n, step * self.n_threads):  # no more results than threads at a time
             lows = range(first, min(first + step * self.n_threads, n), step)
-            yield from in_parallel(self.n_threads, square, lows, [min(lo + step, n) for lo in lows])
+            yield from in_parallel(self.n_threads, term, lows, [min(lo + step, n) for lo in lows])
+
+
+class SquareSum(InDouble):
+    """Accumulates ``Z^T Z``."""
+
+    def __init__(self, row_map: RowMap, d: int, implicit: bool, n_threads: int):
+        super().__init__(row_map, (d, d), implicit, n_threads)
+
+    def term(self, rows: MappedRows) -> Array:
+        """Their square."""
+        return rows.square()
+
+
+class ProductInDouble(InDouble):
+    """Accumulates ``(B Z^T) Z`` for a block B (l x d)."""
+
+    inputs = ("row_map", "B")
+
+    def __init__(self, row_map: RowMap, B: Array, implicit: bool, n_threads: int):
+        super().__init__(row_map, B.shape, implicit, n_threads)
+        self.B = np.ascontiguousarray(B, dtype=np.float64)
+
+    def term(self, rows: MappedRows) -> Array:
+        """Their product with the block."""
+        return rows.combined(rows.times(self.B))
 
 
 def few_entries(X: Any) -> bool:
@@ -195,7 +224,9 @@ def few_entries(X: Any) -> bool:
     return bool(sp.issparse(X)) and X.nnz < SPARSE * X.shape[0] * X.shape[1]
 
 
-def _far_from_zero(mean: Array, X: Any) -> bool:
-    """Whether the mean of some column is larger than its deviation."""
-    squares = np.square((X.toarray() if sp.issparse(X) else X).astype(np.float64))
-    return not (mean**2 <= squares.mean(axis=0) / 2).all()
+def _far_from_zero(mean: Array, X: Any, unit: float) -> bool:
+    """Whether the mean of some column is larger than its deviation; both are to be multiplied by the unit."""
+    Y = X.toarray() if sp.issparse(X) else X
+    Y = Y if unit == 1.0 else Y * unit
+    squares = np.einsum("ij,ij->j", Y, Y, dtype=np.float64) / len(Y)
+    return not (mean**2 <= squares / 2).all()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 
 import numpy as np
 import scipy.linalg
 
+from vrpca.certificate import proven_error
 from vrpca.data.first_pass import FirstPass
 from vrpca.data.gram import CHUNK_ROWS, LEAST_ROWS, GramSum, Matrix
 from vrpca.data.source import Source
@@ -23,14 +25,21 @@ FINDING = 0.2  # of A's size: what says which of its entries are finite
 # Tolerances below these are met in double precision at once. In front of a gap of 5%, single precision proves 3e-10 and
 # an angle of 6e-5; in front of smaller ones, less.
 SINGLE, SINGLE_ANGLE = 1e-9, 1e-4
+# LAPACK has threads for an A that is larger. OpenBLAS keeps them busy for some 0.1 s after they are done, and a core with
+# them: with two threads, LAPACK gains 0.02 s at d = 784, and 0.09 s at 1500.
+LARGE_SIDE = 1000
+# Times as many columns as are multiplied in double precision, below d: then they take less time than another A does. The
+# ratio of flops is 4 (times 2 in double precision); products of double precision are slower by that much again.
+PRODUCTS = 24
 FEW = 4  # times as many eigenvectors as are wanted: below d, finding only those is faster (d = 784 and 1500)
 
 
 class Gram(Solver[Answer]):
     """A, and its leading eigenvectors by LAPACK.
 
-    The first A is the one that the first pass summed up, in the precision of the data unless the tolerance is very
-    small; if rounding shows in the certificate, another pass sums it up in double precision.
+    The first A is the one that the first pass summed up. Where it was summed up in single precision, and its rounding
+    shows in the certificate, another pass multiplies the vectors in double precision. Where the vectors themselves are
+    not good enough, or as many as would take as long, a pass sums up A in double precision.
     """
 
     @staticmethod
@@ -50,13 +59,17 @@ class Gram(Solver[Answer]):
 
     def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> GramSum:
         """A."""
-        return GramSum(problem, self._in_double)
+        return GramSum(problem, self._in_double(problem.source.shape[1]))
 
-    @property
-    def _in_double(self) -> bool:
-        """Whether the tolerances ask for more than single precision can prove."""
+    def _in_double(self, d: int) -> bool:
+        """Whether A is summed up in double precision at once.
+
+        That is so where the tolerances ask for more than single precision can prove, unless another reading is cheap
+        and products with a few vectors take less time.
+        """
         angle_tol = 1.0 if self.options.angle_tol is None else self.options.angle_tol
-        return self.options.tol < SINGLE or angle_tol < SINGLE_ANGLE
+        demanding = self.options.tol < SINGLE or angle_tol < SINGLE_ANGLE
+        return demanding and not (self.options.cost == "time" and are_few(self.width, d))
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: a pass, if A is not known from the first one."""
@@ -72,7 +85,7 @@ class Gram(Solver[Answer]):
         threads = size.n_threads * size.itemsize / DOUBLE
         summed = found + again + max(SPARSE_SQUARES if size.sparse else 1 + threads, size.n_threads)
         solved = found + again + LAPACK_SQUARES
-        converted = again if self._in_double else 0
+        converted = again if self._in_double(size.d) else 0
         copies = 1 + (1 if size.weighted else 0) + converted  # shifted, weighted, and in double precision
         itemsize = DOUBLE if converted else size.itemsize
         rows = min(size.block_rows, max(LEAST_ROWS, size.d)) * size.d * itemsize * copies
@@ -81,27 +94,49 @@ class Gram(Solver[Answer]):
         return {f"A, {size.d} x {size.d}, in double precision, several times": squares + max(rows, chunks)}
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> Answer:
-        """All of it; a step may follow where entries were multiplied in single precision."""
-        if isinstance(first_pass.found, Matrix):
-            return self._solve(view, first_pass.found.A, steps_left=0 if first_pass.found.in_double else 1)
-        return self._solve(view, view.matrix(), steps_left=0)
+        """All of it; steps may follow where entries were multiplied in single precision."""
+        found = first_pass.found
+        return self._solve(view, found) if isinstance(found, Matrix) else self._solve_in_double(view)
 
     def step(self, view: View, state: Answer, rng: Rng) -> Answer:
-        """The same with A in double precision."""
-        return self._solve(view, view.matrix(), steps_left=0)
+        """The same vectors multiplied in double precision, if they have not been and are few; else A in that precision."""
+        if state.steps_left == 2:
+            return self._multiplied(view, state)
+        return self._solve_in_double(view)
 
-    def _solve(self, view: View, A: np.ndarray, steps_left: int) -> Answer:
-        l, d = self.width, view.d
-        with blas_threads(view.n_threads):
+    def _solve_in_double(self, view: View) -> Answer:
+        return self._solve(view, Matrix(view.matrix(), in_double=True))
+
+    def _solve(self, view: View, known: Matrix) -> Answer:
+        l, d, A = self.width, view.d, known.A
+        with blas_threads(view.n_threads) if d > LARGE_SIDE else nullcontext():
             values, V = leading_pairs(A, min(l + 1, d))
         V = np.linalg.qr(V[:, :l])[0]  # inverse iteration may leave close pairs less than orthonormal
-        U = A @ V
-        theta, Y = ritz(V.T @ U)
-        V, U = V @ Y, U @ Y
-        R = U - V * theta
         mu, kind = known_outside(values, l, None)
-        W = np.ascontiguousarray(V, dtype=view.dtype)
-        return Answer(d=d, W=W, theta=theta, G=R.T @ R, mu=mu, kind=kind, basis=0, steps_left=steps_left)
+        answer = _answer(view, V, A @ V, mu, kind)
+        left = 0 if known.in_double else 2 if are_few(l, d) else 1
+        return replace(answer, in_double=known.in_double, steps_left=left)
+
+    def _multiplied(self, view: View, state: Answer) -> Answer:
+        """The answer with what double precision says of its vectors. Nothing outside is larger than A says and errs."""
+        V = np.linalg.qr(state.W.astype(np.float64))[0]
+        error = proven_error(state.theta, view.rounding_of_matrix(in_double=False))[0]
+        answer = _answer(view, V, view.product_in_double(V), state.mu + float(error), state.kind)
+        return replace(answer, steps_left=1)
+
+
+def are_few(width: int, d: int) -> bool:
+    """Whether the vectors are so few that multiplying them takes less time than another A."""
+    return d > LARGE_SIDE and PRODUCTS * width < d
+
+
+def _answer(view: View, V: np.ndarray, U: np.ndarray, mu: float, kind: str) -> Answer:
+    """The Ritz pairs of an orthonormal V, with U = A V."""
+    theta, Y = ritz(V.T @ U)
+    V, U = V @ Y, U @ Y
+    R = U - V * theta
+    W = np.ascontiguousarray(V, dtype=view.dtype)
+    return Answer(d=view.d, W=W, theta=theta, G=R.T @ R, mu=mu, kind=kind, basis=0, steps_left=0)
 
 
 def leading_pairs(A: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -34,22 +34,38 @@ i64 gram_rows(i64 d) {
 template <class T>
 i64 gram_room(i64 d) { return gram_side<T>(d) * gram_rows<T>(d) + d; }
 
-// Products of `columns` columns with a strip, summed over `count` rows in T, then added to G in double. left[q] is column
-// q; there are BROADCAST of them, though not all may count.
-template <class T>
+// Products of `columns` columns with the first registers of a strip, summed over `count` rows in T, then added to G in
+// double. left[q] is column q; there are `most` of them, though not all may count.
+template <class T, int registers, int most>
 inline void gram_tile(const T* const* left, i64 columns, const T* right, i64 count, double* G, i64 side) {
-    constexpr int S = int(STRIP<T>);
-    Pack<T, S> sum[BROADCAST];
-    for (int q = 0; q < BROADCAST; q++) sum[q].zero();
+    constexpr int S = int(STRIP<T>), N = registers * int(LANE<T>);
+    Pack<T, N> sum[most];
+    for (int q = 0; q < most; q++) sum[q].zero();
     for (i64 r = 0; r < count; r++) {
-        Pack<T, S> y;
+        Pack<T, N> y;
         y.load(right + r * S);
-        for (int q = 0; q < BROADCAST; q++) sum[q].add_product(left[q][r * S], y);
+        for (int q = 0; q < most; q++) sum[q].add_product(left[q][r * S], y);
     }
     for (i64 q = 0; q < columns; q++) {
-        T t[S];
+        T t[N];
         sum[q].store(t);
-        for (int e = 0; e < S; e++) G[q * side + e] += double(t[e]);
+        for (int e = 0; e < N; e++) G[q * side + e] += double(t[e]);
+    }
+}
+
+// Products of all columns up to `end`, `most` at a time, with the strips from their own one on, up to the one at `stop`.
+template <class T, int registers, int most>
+void gram_tiles(const T* strips, i64 rows, i64 count, i64 start, i64 stop, i64 end, i64 side, double* G) {
+    constexpr i64 S = STRIP<T>;
+    for (i64 i = 0; i < end; i += most) {
+        const T* left[most];
+        for (i64 q = 0; q < most; q++) {
+            const i64 column = i + q < side ? i + q : side - 1;
+            left[q] = strips + column / S * S * rows + column % S;
+        }
+        const i64 columns = side - i < most ? side - i : most, own = i / S * S;
+        for (i64 c = own < start ? start : own; c < stop; c += S)
+            gram_tile<T, registers, most>(left, columns, strips + c * rows, count, G + i * side + c, side);
     }
 }
 
@@ -70,24 +86,37 @@ inline void copy_row(const DenseRows<T>& rows, i64 i, T* strips, i64 most, i64 r
 }
 
 // The same in double, where the data are float: nothing is rounded to float in between.
-inline void copy_row(const DenseRows<float>& rows, i64 i, double* strips, i64 most, i64 r, double*) {
+template <bool scaled, bool shifted>
+inline void widen(const DenseRows<float>& rows, i64 i, double* strips, i64 most, i64 r) {
     constexpr i64 S = STRIP<double>;
     const float *x = rows.X + i * rows.d, *s = rows.map.col_scale;
     const double *m = rows.map.shift, a = row_factor(rows.map, i), b = row_shift(rows.map, i);
-    for (i64 c = 0; c < rows.d; c += S) {
+    const auto entry = [&](i64 j) {
+        double v = double(x[j]);
+        if (scaled) v *= double(s[j]);
+        if (shifted) v -= b * m[j];
+        return a * v;
+    };
+    i64 c = 0;
+    for (; c + S <= rows.d; c += S) {
         double* out = strips + c * most + r * S;
-        const i64 count = rows.d - c < S ? rows.d - c : S;
-        for (i64 e = 0; e < count; e++) out[e] = double(x[c + e]);
-        for (i64 e = 0; s && e < count; e++) out[e] *= double(s[c + e]);
-        for (i64 e = 0; m && e < count; e++) out[e] -= b * m[c + e];
-        for (i64 e = 0; e < count; e++) out[e] *= a;
+        for (i64 e = 0; e < S; e++) out[e] = entry(c + e);
     }
+    for (i64 e = 0; c + e < rows.d; e++) strips[c * most + r * S + e] = entry(c + e);
+}
+inline void copy_row(const DenseRows<float>& rows, i64 i, double* strips, i64 most, i64 r, double*) {
+    const bool scaled = rows.map.col_scale, shifted = rows.map.shift;
+    if (scaled && shifted) widen<true, true>(rows, i, strips, most, r);
+    else if (scaled) widen<true, false>(rows, i, strips, most, r);
+    else if (shifted) widen<false, true>(rows, i, strips, most, r);
+    else widen<false, false>(rows, i, strips, most, r);
 }
 
 template <class T, class A>
 void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, A* strips) {
     constexpr i64 S = STRIP<A>;
     const i64 d = rows.d, side = gram_side<A>(d), most = gram_rows<A>(d);
+    const bool half = d + 1 - (side - S) <= LANE<A>;  // whether the last strip has columns in one register only
     A* scratch = strips + side * most;
     for (i64 e = (side - S) * most; e < side * most; e++) strips[e] = 0;  // the padding is in the last strip
     for (i64 first = lo; first < hi; first += most) {
@@ -96,16 +125,8 @@ void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, A* strips) {
             copy_row(rows, first + r, strips, most, r, scratch);
             strips[d / S * S * most + r * S + d % S] = A(row_scale(rows.map, first + r));
         }
-        for (i64 i = 0; i <= d; i += BROADCAST) {
-            const A* left[BROADCAST];
-            for (i64 q = 0; q < BROADCAST; q++) {
-                const i64 column = i + q < side ? i + q : side - 1;
-                left[q] = strips + column / S * S * most + column % S;
-            }
-            const i64 columns = side - i < BROADCAST ? side - i : BROADCAST;
-            for (i64 c = i / S * S; c < side; c += S)
-                gram_tile(left, columns, strips + c * most, count, G + i * side + c, side);
-        }
+        gram_tiles<A, 2, int(BROADCAST)>(strips, most, count, 0, half ? side - S : side, d + 1, side, G);
+        if (half) gram_tiles<A, 1, 2 * int(BROADCAST)>(strips, most, count, side - S, side, d + 1, side, G);
     }
 }
 
