@@ -15,14 +15,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca import kernels
-from vrpca.data.first_pass import CANCELS, Finding, Moments, MomentSum, Problem, first_unit
+from vrpca.data.first_pass import CANCELS, PIECE_ENTRIES, Finding, Moments, MomentSum, Problem, first_unit
 from vrpca.data.row_map import MappedRows, OfMappedRows, RowMap, make_rows
 from vrpca.data.source import ArraySum
 from vrpca.threads import in_parallel
 from vrpca.typing import Array
 
 NARROW = 200  # columns up to which our kernel was ahead of BLAS, on two cores with AVX2
-HEAD_ROWS = 1024  # rows that tell how large a mean is
 SPARSE = 0.1  # density below which a product of sparse matrices was cheaper than one of dense blocks
 LEAST_ROWS = 8192  # rows at a time: adding a block's sum costs d^2, whatever the number of its rows
 CHUNK_ROWS = 1024  # rows that are squared at a time in double precision
@@ -53,7 +52,7 @@ class GramSum(MomentSum):
         super().__init__(problem)
         self.in_double = in_double  # whether entries are multiplied in double precision, whatever their type
         d = len(self.mean)
-        self.least_rows = max(LEAST_ROWS, d)
+        self.least_rows = max(LEAST_ROWS, d, PIECE_ENTRIES // max(d, 1))
         self.second, self.first = np.zeros((d, d)), np.zeros(d)
         self.origin: Array | None = None  # this and the next three are set by the first rows that count
         self.unit, self.dtype, self.sparse = 1.0, np.dtype(np.float64), False
@@ -75,7 +74,7 @@ class GramSum(MomentSum):
             self.unit = 1.0
         self.sparse = few_entries(X)
         mean = self.running_mean * self.unit
-        shifted = self.center and not self.sparse and _far_from_zero(mean, X[:HEAD_ROWS], self.unit)
+        shifted = self.center and not self.sparse and bool((self.mean**2 > self.M2 / self.total).any())
         self.origin = mean if shifted else np.zeros(len(mean))
         self.in_double = self.in_double or self.sparse or X.dtype == np.float64
         self.dtype = np.dtype(np.float64) if self.in_double else X.dtype
@@ -222,11 +221,3 @@ class ProductInDouble(InDouble):
 def few_entries(X: Any) -> bool:
     """Whether a block is so sparse that zeros are worth leaving out of products of its columns."""
     return bool(sp.issparse(X)) and X.nnz < SPARSE * X.shape[0] * X.shape[1]
-
-
-def _far_from_zero(mean: Array, X: Any, unit: float) -> bool:
-    """Whether the mean of some column is larger than its deviation; both are to be multiplied by the unit."""
-    Y = X.toarray() if sp.issparse(X) else X
-    Y = Y if unit == 1.0 else Y * unit
-    squares = np.einsum("ij,ij->j", Y, Y, dtype=np.float64) / len(Y)
-    return not (mean**2 <= squares / 2).all()

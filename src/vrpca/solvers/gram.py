@@ -31,7 +31,8 @@ LARGE_SIDE = 1000
 # Times as many columns as are multiplied in double precision, below d: then they take less time than another A does. The
 # ratio of flops is 4 (times 2 in double precision); products of double precision are slower by that much again.
 PRODUCTS = 24
-FEW = 4  # times as many eigenvectors as are wanted: below d, finding only those is faster (d = 784 and 1500)
+FEW = 4  # times as many eigenvectors as are wanted: below d, finding only those is faster (d = 150 to 1500)
+SMALL_SIDE = 100  # up to here, finding all of them takes no longer
 
 
 class Gram(Solver[Answer]):
@@ -111,9 +112,8 @@ class Gram(Solver[Answer]):
         l, d, A = self.width, view.d, known.A
         with blas_threads(view.n_threads) if d > LARGE_SIDE else nullcontext():
             values, V = leading_pairs(A, min(l + 1, d))
-        V = np.linalg.qr(V[:, :l])[0]  # inverse iteration may leave close pairs less than orthonormal
         mu, kind = known_outside(values, l, None)
-        answer = _answer(view, V, A @ V, mu, kind)
+        answer = _answer(view, V[:, :l], A @ V[:, :l], mu, kind)
         left = 0 if known.in_double else 2 if are_few(l, d) else 1
         return replace(answer, in_double=known.in_double, steps_left=left)
 
@@ -142,15 +142,16 @@ def _answer(view: View, V: np.ndarray, U: np.ndarray, mu: float, kind: str) -> A
 def leading_pairs(A: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The largest eigenvalues of A, which come first, and their eigenvectors.
 
-    Bisection and inverse iteration find a few of them faster. Among equal eigenvalues they may fail, or find too few;
-    so does LAPACK's method of relatively robust representations (evr). Divide and conquer does not.
+    Where A is not small, bisection and inverse iteration find a few of them faster. Among equal eigenvalues they may
+    fail, or find too few; so does LAPACK's method of relatively robust representations (evr). Divide and conquer, which
+    NumPy has, does not.
     """
     d = len(A)
-    if FEW * count < d:
+    if d > SMALL_SIDE and FEW * count < d:
         with suppress(scipy.linalg.LinAlgError):
             few = [d - count, d - 1]
             values, V = scipy.linalg.eigh(A, subset_by_index=few, driver="evx", check_finite=False)
-            if len(values) == count:
-                return values[::-1], V[:, ::-1]
-    values, V = scipy.linalg.eigh(A, driver="evd", check_finite=False)
+            if len(values) == count:  # inverse iteration may leave close pairs less than orthonormal
+                return values[::-1], np.linalg.qr(V[:, ::-1])[0]
+    values, V = np.linalg.eigh(A)
     return values[::-1][:count], V[:, ::-1][:, :count]
