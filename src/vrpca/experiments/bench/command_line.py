@@ -40,7 +40,7 @@ DataFolder = Annotated[
 Cache = Annotated[Path | None, typer.Option(help="Keep prepared data and reference values in this folder.")]
 Size = Annotated[str, typer.Option(help="full, or small generated sets for a quick look.")]
 Threads = Annotated[int | None, typer.Option(help="Threads of everybody; all cores by default.")]
-Repeats = Annotated[int, typer.Option(help="Runs of each setting; the best time counts.")]
+Repeats = Annotated[int, typer.Option(help="Runs of each setting, more of short ones; the best time counts.")]
 Timeout = Annotated[float, typer.Option(help="Seconds for one setting of one contender, loading included.")]
 Seed = Annotated[int, typer.Option(help="Seed of everybody.")]
 Out = Annotated[Path | None, typer.Option(help="Write a page, a plot and the numbers to this folder.")]
