@@ -32,6 +32,7 @@ MEAN_ROUNDING = 1e-12  # relative rounding of means: sums in double precision, w
 CONSTANT = 64 * float(np.finfo(float).eps)  # a deviation below this part of the mean is the rounding of the mean's sum
 FLIPPED = ("column", "row")  # what rows and columns of a block are to the user where it is one of the transpose
 PIECE_ENTRIES = 2**21  # stored entries that are multiplied at a time: enough to be worth a call, 8 MB if dense
+LEAST_ROWS = 2048  # and rows: adding up what the threads have found takes as long as 50 to 200 of them
 
 
 @dataclass(frozen=True)
@@ -402,7 +403,7 @@ class SampleProductSum(MomentSum):
         super().__init__(problem)
         self.late = late
         self.W, self.origin, self.rows_sampled = np.column_stack([W, guest]), origin, rows_sampled
-        self.least_rows = max(64, PIECE_ENTRIES * problem.source.shape[0] // max(problem.source.entries, 1))
+        self.least_rows = max(LEAST_ROWS, PIECE_ENTRIES * problem.source.shape[0] // max(problem.source.entries, 1))
         self.sum = np.zeros(self.W.shape)  # times the square of the unit
         self.unit: float | None = None
 
