@@ -163,7 +163,7 @@ class InDouble(OfMappedRows, ArraySum):
     With `implicit`, sparse rows may be centred late, after their product.
     """
 
-    inputs: tuple[str, ...] = ("row_map",)
+    inputs: ClassVar[tuple[str, ...]] = ("row_map",)
 
     def __init__(self, row_map: RowMap, shape: tuple[int, int], implicit: bool, n_threads: int):
         self.row_map, self.implicit, self.n_threads = row_map, implicit, n_threads

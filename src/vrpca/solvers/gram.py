@@ -25,11 +25,11 @@ FINDING = 0.2  # of A's size: what says which of its entries are finite
 # Tolerances below these are met in double precision at once. In front of a gap of 5%, single precision proves 3e-10 and
 # an angle of 6e-5; in front of smaller ones, less.
 SINGLE, SINGLE_ANGLE = 1e-9, 1e-4
-# LAPACK has threads for an A that is larger. OpenBLAS keeps them busy for some 0.1 s after they are done, and a core with
-# them: with two threads, LAPACK gains 0.02 s at d = 784, and 0.09 s at 1500.
+# LAPACK has threads for an A that is larger. OpenBLAS keeps them, and a core, busy for 0.1 s after they are done. With
+# two threads, LAPACK gains 0.02 s at d = 784, and 0.09 s at 1500.
 LARGE_SIDE = 1000
-# Times as many columns as are multiplied in double precision, below d: then they take less time than another A does. The
-# ratio of flops is 4 (times 2 in double precision); products of double precision are slower by that much again.
+# Times as many vectors as are multiplied in double precision, below d: then they take less time than another A does.
+# They need 4 flops per entry, A needs d; products of double precision are slower by the rest.
 PRODUCTS = 24
 FEW = 4  # times as many eigenvectors as are wanted: below d, finding only those is faster (d = 150 to 1500)
 SMALL_SIDE = 100  # up to here, finding all of them takes no longer
@@ -100,7 +100,7 @@ class Gram(Solver[Answer]):
         return self._solve(view, found) if isinstance(found, Matrix) else self._solve_in_double(view)
 
     def step(self, view: View, state: Answer, rng: Rng) -> Answer:
-        """The same vectors multiplied in double precision, if they have not been and are few; else A in that precision."""
+        """Multiply the vectors in double precision if they are few, and have not been; else sum up A in it."""
         if state.steps_left == 2:
             return self._multiplied(view, state)
         return self._solve_in_double(view)

@@ -22,7 +22,7 @@ from vrpca.experiments.shared.datasets import UNCENTRED, load
 from vrpca.experiments.shared.truth import suboptimality
 
 LONG_ENOUGH = 20.0  # seconds, after which no repeat is begun: fits that take long vary little
-TOO_SHORT, MOST = 1.0, 50  # seconds up to which there are more repeats than asked for, and how many: short fits vary a lot
+TOO_SHORT, MOST = 1.0, 50  # up to so many seconds there are more repeats than asked for, so many in all: they vary
 
 
 def main() -> None:
