@@ -13,7 +13,7 @@ from vrpca.experiments.bench.measure import Conditions, Contender, Session
 from vrpca.experiments.bench.peers import PEERS
 from vrpca.experiments.bench.roofline import Rates
 from vrpca.experiments.bench.roofline import measure as measure_rates
-from vrpca.experiments.bench.summary import contest_table
+from vrpca.experiments.bench.summary import contest_table, ratios_table
 from vrpca.experiments.shared.datasets import prepare
 from vrpca.experiments.shared.log import Log
 
@@ -84,6 +84,24 @@ def test_a_ladder_ends_where_the_smallest_target_is_reached(play):
     found, jobs, _ = play(climbing, [Contender(RANDOMIZED, RANDOMIZED)])
     assert [job["setting"]["n_iter"] for job in jobs] == [0, 1, 2, 4]
     assert [found.best(RANDOMIZED, target)["setting"]["n_iter"] for target in TARGETS] == [1, 4]
+
+
+def test_the_fastest_peer_of_each_target_is_compared(play):
+    def actor(job):
+        if job["peer"] == "vrpca":
+            found = ok(2.0, 1e-7, "vrpca") | {"certificate": 1e-7}
+        else:
+            slow = job["contender"] == "slow"
+            found = ok(8.0 if slow else 1.0, 1e-7 if slow else 1e-4)
+        return {k: v for k, v in found.items() if k not in ("contender", "peer", "setting")}
+
+    rivals = [ours("auto"), Contender("quick", RANDOMIZED), Contender("slow", RANDOMIZED)]
+    found, _, _ = play(actor, rivals, (1e-3, 1e-6, 1e-9))
+    table = ratios_table([found])
+    assert table.header == ["data", *(c for t in ("03", "06", "09") for c in (f"s at 1e-{t}", "fastest peer", "ratio"))]
+    cells = ["2", "quick 1", "**0.50**", "2", "slow 8", "4.00", "missed", "none", ""]
+    assert table.rows == [["power-law-small, k = 2", *cells]]
+    assert ratios_table([]).rows == []
 
 
 @pytest.mark.parametrize(("status", "tried"), [("error", 7), ("timeout", 1), ("killed", 1)])

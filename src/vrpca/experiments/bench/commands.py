@@ -20,7 +20,7 @@ from vrpca.experiments.bench.passes import passes_table
 from vrpca.experiments.bench.plots import growth_plot, time_against_accuracy
 from vrpca.experiments.bench.roofline import Rates
 from vrpca.experiments.bench.roofline import measure as measure_rates
-from vrpca.experiments.bench.summary import contest_table
+from vrpca.experiments.bench.summary import contest_table, ratios_table
 from vrpca.experiments.shared import plots, summary
 from vrpca.experiments.shared.datasets import DATA_FOLDER, Prepared, available, prepare
 from vrpca.experiments.shared.log import Log, Result, made_folder, teller
@@ -32,10 +32,10 @@ from vrpca.threads import n_threads
 QUICK: dict[str, Sequence[int]] = {"mnist": (6,), "rcv1": (3,), "news20": (6,), "power-law": (10,), "flat": (1,)}
 IN_PASSES: dict[str, Sequence[int]] = dict.fromkeys(("mnist", "rcv1", "news20", "clustered-5", "clustered-2"), ())
 PEERS_ABOUT = (
-    "Best time in seconds, its ratio to the first contender's, passes over the data, the time over what this machine "
-    "needs to read the data so often (roof), peak extra memory and the true suboptimality, for each target: the "
-    "fastest setting that reaches it. Made by `vrpca bench`; "
-    "[how it is measured](../../benchmark-peers.md)."
+    "First our time, the fastest peer and its time over ours. Then, for each data set: best time in seconds, its ratio "
+    "to the first contender's, passes over the data, the time over what this machine needs to read the data so often "
+    "(roof), peak extra memory and the true suboptimality, for each target: the fastest setting that reaches it. Made "
+    "by `vrpca bench`; [how it is measured](../../benchmark-peers.md)."
 )
 GROWTH_ABOUT = "Time of a pass and number of passes as the data grow. Made by `vrpca bench growth`."
 PASSES_ABOUT = "Passes over the data that solvers with blocks of the same width need. Made by `vrpca bench passes`."
@@ -78,7 +78,7 @@ def peers(
     with _session(run, "peers") as session:
         tasks = _tasks(choice, session.cache, QUICK)
         contests = [contest(data, k, rivals, targets, session) for data, k in tasks]
-    tables = [contest_table(contest, rates) for contest in contests]
+    tables = [ratios_table(contests), *(contest_table(contest, rates) for contest in contests)]
     picture = _picture(run.out, "peers", lambda path: time_against_accuracy(contests, path))
     _finish(run, "peers", "This package and its peers", PEERS_ABOUT, tables, session.log.results, picture, rates)
 

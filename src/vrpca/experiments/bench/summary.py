@@ -1,13 +1,41 @@
-"""A contest as a table."""
+"""A contest as a table, and all contests of a run in one."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from vrpca.experiments.bench.contests import Contest, honest
 from vrpca.experiments.bench.roofline import Rates
 from vrpca.experiments.shared.summary import Table
 
 COLUMNS = ("s", "ratio", "passes", "roof", "MB", "truth")  # per target
+IN_SHORT = "In short"  # the title of the table of all contests: docs/solvers.md shows what is below it
 REFERENCE_ERROR = 1e-11  # relative; eigenvalues by LAPACK or ARPACK in double precision are closer than this
+
+
+def ratios_table(contests: Sequence[Contest]) -> Table:
+    """One row per contest. For each target: our time, the fastest peer, and its time over ours."""
+    targets = contests[0].targets if contests else ()
+    header = ["data", *(cell for target in targets for cell in (f"s at {target:.0e}", "fastest peer", "ratio"))]
+    rows = [
+        [f"{contest.data.name}, k = {contest.k}", *(cell for target in targets for cell in _against(contest, target))]
+        for contest in contests
+    ]
+    return Table(IN_SHORT, header, rows)
+
+
+def _against(contest: Contest, target: float) -> list[str]:
+    """Our time, the fastest peer with its time, and the ratio, in bold letters where we are behind."""
+    ours = contest.best(contest.ours, target)
+    found = [contest.best(rival.name, target) for rival in contest.contenders if rival.peer != "vrpca"]
+    peers = [result for result in found if result is not None]
+    best = min(peers, key=lambda result: result["seconds"]) if peers else None
+    cells = ["missed" if ours is None else f"{ours['seconds']:.3g}"]
+    cells.append("none" if best is None else f"{best['contender']} {best['seconds']:.3g}")
+    if ours is None or best is None:
+        return [*cells, ""]
+    ratio = best["seconds"] / ours["seconds"]
+    return [*cells, f"{ratio:.2f}" if ratio >= 1 else f"**{ratio:.2f}**"]
 
 
 def contest_table(contest: Contest, rates: Rates) -> Table:
