@@ -70,7 +70,7 @@ def test_with_the_true_mu_the_bound_holds(kind, seed, k, extra, closeness):
     A /= np.trace(A)
     rng = np.random.default_rng(seed)
     W, theta, R, mu = random_ritz(A, k + extra, rng, closeness)
-    certificate = certify(theta, R.T @ R, k, len(A), mu, "exact", 0.0)
+    certificate = certify(theta, R.T @ R, k, len(A), mu, "exact", 0.0, unit=0.0)
     eigenvalues, V = np.linalg.eigh(A)
     eigenvalues, V = eigenvalues[::-1], V[:, ::-1]
     true = 1 - theta[:k].sum() / eigenvalues[:k].sum()
@@ -97,7 +97,7 @@ def test_the_bound_is_the_formula_by_brute_force(kind, k):
     if delta > 0:
         candidates.append(np.sort(np.linalg.eigvalsh(np.diag(theta) + R.T @ R / delta))[-k:].sum())
     expected = 1 - theta[:k].sum() / min(candidates)
-    found = certify(theta, R.T @ R, k, len(A), mu, "exact", 0.0)
+    found = certify(theta, R.T @ R, k, len(A), mu, "exact", 0.0, unit=0.0)
     assert found.suboptimality == pytest.approx(max(expected, 0), rel=1e-9, abs=1e-15)
     complement = np.linalg.svd(W[:, :k])[0][:, k:]
     largest = np.linalg.eigvalsh(complement.T @ A @ complement)[-1]
@@ -113,7 +113,7 @@ def test_the_bound_is_sharp_in_two_dimensions():
     theta = np.array([(w.T @ A @ w).item()])
     R = A @ w - w * theta
     mu = np.trace(A) - theta[0]
-    found = certify(theta, R.T @ R, 1, 2, mu, "exact", 0.0).suboptimality
+    found = certify(theta, R.T @ R, 1, 2, mu, "exact", 0.0, unit=0.0).suboptimality
     true = 1 - theta[0] / (2 / 3)
     assert true <= found <= 1.05 * true
 
@@ -127,7 +127,7 @@ def test_a_space_that_is_everything_misses_nothing():
 
 
 def test_fewer_vectors_than_components_bound_nothing():
-    certificate = certify(np.array([0.5]), np.zeros((1, 1)), 2, 5, 0.1, "estimated", 1e-16)
+    certificate = certify(np.array([0.5]), np.zeros((1, 1)), 2, 5, 0.1, "estimated", 1e-16, unit=0.0)
     assert certificate.suboptimality == 1.0
 
 

@@ -17,9 +17,8 @@ from vrpca.markup import paragraphs, tag
 
 PROVEN = 3  # times the usual rounding that a proof allows for: up to 2.7 times in the fuzz harness
 SUMMED = 4  # A itself, summed up row by row, is as far off as products with a basis of so many vectors: up to 2.5 there
-BIASED = (
-    12  # units of rounding of A w where many rows are equal. Up to 15 were seen; other terms of a bound make up for it
-)
+# Units of rounding of A w where many rows are equal. Up to 15 were seen; other terms of a bound make up for it.
+BIASED = 12
 QUOTIENT = 8  # units of rounding of the ratio of two sums that a bound is computed from: up to 4.4 in the fuzz harness
 EQUAL = 64  # Ritz values that differ by fewer units of rounding are taken for equal: products err by up to 16 of them
 FEW = 5  # components that a sentence lists: more would not be read
@@ -84,7 +83,7 @@ class Certificate:
         return [said, KINDS[self.kind], *ceiling, *self._angles_in_words()]
 
     def ceiling_in_words(self) -> str:
-        """What was not left out; empty where that says nothing."""
+        """How large anything that was left out can be; empty where nothing is known."""
         if self.ceiling is None or not self.failure or self.ceiling >= 1:
             return ""
         return (
@@ -142,7 +141,8 @@ def certify(
     eps: float,
     turned: float = 0.0,
     basis: int = 0,
-    unit: float = 0.0,
+    *,
+    unit: float,
 ) -> Certificate:
     """Bound the suboptimality of the k leading Ritz vectors.
 
@@ -232,11 +232,6 @@ def _product_error(theta: np.ndarray, eps: float, basis: int) -> np.ndarray:
     if not basis:
         return eps * np.maximum(8 * np.abs(theta), theta[0])
     return PROVEN * eps * np.maximum(8 * np.abs(theta), np.sqrt(basis) * theta[0])
-
-
-def proven_error(theta: np.ndarray, eps: float) -> np.ndarray:
-    """Length of the error of A w_j that a proof allows for, where A itself is known but for its rounding."""
-    return _product_error(theta, eps, SUMMED)
 
 
 def _angles(theta: np.ndarray, lengths: np.ndarray, k: int, mu: float, eps: float) -> np.ndarray:

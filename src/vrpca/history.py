@@ -37,7 +37,8 @@ def counted(passes: float) -> str:
     >>> counted(1.0), counted(2.5)
     ('1 pass', '2.5 passes')
     """
-    return "1 pass" if passes == 1 else f"{passes:.4g} passes"
+    text = f"{passes:.4g}"
+    return "1 pass" if text == "1" else f"{text} passes"
 
 
 @dataclass(frozen=True)

@@ -111,12 +111,12 @@ class Size:
         return JOINED_BLOCKS * columns * DOUBLE * self.d if self.guessed else 0
 
     def sample(self, rows: int) -> float:
-        """Bytes of a sample of this number of rows, of the part of it that is solved first, and of its making.
+        """Bytes of a sample of this number of rows, and of its making.
 
         Files give whole runs: up to a block more.
         """
         rows = min(rows + self.block_rows, self.n) if self.reads else rows
-        return rows * self.row_bytes * (2.4 if self.sparse and self.reads else 1.4)
+        return rows * self.row_bytes * (2 if self.sparse and self.reads else 1)
 
 
 def padded_to(count: int, multiple: int) -> int:

@@ -21,7 +21,7 @@ from vrpca.options import Options, shown
 from vrpca.solvers import SOLVERS, VARIANTS
 from vrpca.solvers.accelerated import KEPT
 from vrpca.solvers.base import Solver, whole_registers
-from vrpca.solvers.gram import SINGLE, Gram, are_few
+from vrpca.solvers.gram import SINGLE, Gram
 from vrpca.solvers.outside import MOST
 
 FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
@@ -313,7 +313,7 @@ def gram_seconds(task: Task) -> float:
     square = n * d * d / SQUARE
     if task.sparse:
         square = min(task.entries**2 / n / SPARSE_SQUARE, square)
-    elif task.tol < SINGLE and not are_few(task.k, task.d):
+    elif task.tol < SINGLE:
         square *= 2  # in double precision
     return max(square, task.reading) + 4 / 3 * d**3 / REDUCTION
 

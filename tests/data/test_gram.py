@@ -70,6 +70,22 @@ def test_a_large_mean(mean, scale, threads, dtype, narrow, rng, monkeypatch):
     np.testing.assert_allclose(A, expected(X, True, scale, None), atol=50 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("narrow", [0, 200])
+def test_a_large_mean_of_several_parts(narrow, rng, monkeypatch):
+    """Each has an origin of its own. Sums move by the difference of what was taken off, to the last bit."""
+    monkeypatch.setattr(gram, "NARROW", narrow)
+    X = (1e4 + rng.standard_normal((9000, 40)) * np.linspace(1, 2, 40)).astype(np.float32)
+    problem = Problem(as_source(X), None, True, False, 1)
+    sums = [GramSum(problem) for _ in range(3)]
+    for each, rows in zip(sums, np.split(X, [2000, 5000]), strict=True):
+        each.add(0, rows)
+    for other in sums[1:]:
+        sums[0].merge(other)
+    first_pass = sums[0].result()
+    A = View.of(problem, first_pass.moments).receive(first_pass).found.A
+    np.testing.assert_allclose(A, expected(X, True, False, None), atol=50 * np.finfo(np.float32).eps)
+
+
 @pytest.mark.parametrize("mean", [1e2, 1e9])
 def test_a_large_mean_of_sparse_rows(mean, rng):
     """Sparse rows are not centred before: A is right, or not given at all."""

@@ -32,7 +32,7 @@ MEAN_ROUNDING = 1e-12  # relative rounding of means: sums in double precision, w
 CONSTANT = 64 * float(np.finfo(float).eps)  # a deviation below this part of the mean is the rounding of the mean's sum
 FLIPPED = ("column", "row")  # what rows and columns of a block are to the user where it is one of the transpose
 PIECE_ENTRIES = 2**21  # stored entries that are multiplied at a time: enough to be worth a call, 8 MB if dense
-LEAST_ROWS = 2048  # and rows: adding up what the threads have found takes as long as 50 to 200 of them
+DENSE_ROWS = 2048  # and dense rows, if that is more: adding up what threads have found takes as long as 50 to 200 of them
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class MomentSum(Reduction):
         self.rows_seen = 0
 
     def add(self, start: int, X: Any) -> None:
-        """Take in a block; a subclass sees it in pieces, while they are in the cache."""
+        """Take in a block; a subclass sees it in pieces, which stay in the cache unless rows are long."""
         if X.shape[1] != len(self.mean):
             raise DataError(f"The source has {len(self.mean)} features, but one of its blocks has {X.shape[1]}.")
         self.rows_seen += X.shape[0]
@@ -403,7 +403,9 @@ class SampleProductSum(MomentSum):
         super().__init__(problem)
         self.late = late
         self.W, self.origin, self.rows_sampled = np.column_stack([W, guest]), origin, rows_sampled
-        self.least_rows = max(LEAST_ROWS, PIECE_ENTRIES * problem.source.shape[0] // max(problem.source.entries, 1))
+        source = problem.source
+        rows = PIECE_ENTRIES * source.shape[0] // max(source.entries, 1)
+        self.least_rows = max(64 if source.sparse else DENSE_ROWS, rows)
         self.sum = np.zeros(self.W.shape)  # times the square of the unit
         self.unit: float | None = None
 

@@ -1,7 +1,7 @@
 """The matrix A itself, by symmetric updates block after block.
 
 `GramSum` sums it up during the first pass, in the precision of the data or in double precision. `SquareSum` does so in
-double precision, in a pass of its own, and `ProductInDouble` multiplies a block by it.
+double precision, in a pass of its own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class GramSum(MomentSum):
         super().__init__(problem)
         self.in_double = in_double  # whether entries are multiplied in double precision, whatever their type
         d = len(self.mean)
-        self.least_rows = max(LEAST_ROWS, d, PIECE_ENTRIES // max(d, 1))
+        self.least_rows = rows_at_a_time(d)
         self.second, self.first = np.zeros((d, d)), np.zeros(d)
         self.origin: Array | None = None  # this and the next three are set by the first rows that count
         self.unit, self.dtype, self.sparse = 1.0, np.dtype(np.float64), False
@@ -75,9 +75,9 @@ class GramSum(MomentSum):
         self.sparse = few_entries(X)
         mean = self.running_mean * self.unit
         shifted = self.center and not self.sparse and bool((self.mean**2 > self.M2 / self.total).any())
-        self.origin = mean if shifted else np.zeros(len(mean))
         self.in_double = self.in_double or self.sparse or X.dtype == np.float64
         self.dtype = np.dtype(np.float64) if self.in_double else X.dtype
+        self.origin = mean.astype(self.dtype).astype(np.float64) if shifted else np.zeros(len(mean))  # as it is taken off
 
     def _add_narrow(self, X: Array, root: Array | None) -> None:
         assert self.origin is not None
@@ -157,65 +157,41 @@ class GramSum(MomentSum):
         return bool((summed[matters] < np.finfo(self.dtype).tiny / np.finfo(self.dtype).eps ** 2).any())
 
 
-class InDouble(OfMappedRows, ArraySum):
-    """The base of sums over parts of the rows, mapped in double precision whatever their type.
+class SquareSum(OfMappedRows, ArraySum):
+    """Accumulates ``Z^T Z`` in double precision.
 
     With `implicit`, sparse rows may be centred late, after their product.
     """
 
-    inputs: ClassVar[tuple[str, ...]] = ("row_map",)
+    inputs = ("row_map",)
 
-    def __init__(self, row_map: RowMap, shape: tuple[int, int], implicit: bool, n_threads: int):
+    def __init__(self, row_map: RowMap, d: int, implicit: bool, n_threads: int):
         self.row_map, self.implicit, self.n_threads = row_map, implicit, n_threads
-        self.out = np.zeros(shape)
-
-    def term(self, rows: MappedRows) -> Array:
-        """What some rows add to the sum."""
-        raise NotImplementedError
+        self.out = np.zeros((d, d))
 
     def add(self, start: int, X: Any) -> None:
         """Take in a block."""
-        for part in self._terms(start, X):
+        for part in self._squares(start, X):
             self.out += part
 
-    def _terms(self, start: int, X: Any) -> Iterator[Array]:
-        """The terms of parts of a block, or of all of it where zeros are worth leaving out."""
+    def _squares(self, start: int, X: Any) -> Iterator[Array]:
+        """The squares of parts of a block, or of all of it where zeros are worth leaving out."""
 
-        def term(lo: int, hi: int) -> Array:
+        def square(lo: int, hi: int) -> Array:
             rows = (X[lo:hi].toarray() if densely and sp.issparse(X) else X[lo:hi]).astype(np.float64)
-            return self.term(MappedRows(rows, self.row_map, slice(start + lo, start + hi)))
+            return MappedRows(rows, self.row_map, slice(start + lo, start + hi)).square()
 
         n = X.shape[0]
         densely = not (self.implicit and few_entries(X))
         step = CHUNK_ROWS if densely else n
         for first in range(0, n, step * self.n_threads):  # no more results than threads at a time
             lows = range(first, min(first + step * self.n_threads, n), step)
-            yield from in_parallel(self.n_threads, term, lows, [min(lo + step, n) for lo in lows])
+            yield from in_parallel(self.n_threads, square, lows, [min(lo + step, n) for lo in lows])
 
 
-class SquareSum(InDouble):
-    """Accumulates ``Z^T Z``."""
-
-    def __init__(self, row_map: RowMap, d: int, implicit: bool, n_threads: int):
-        super().__init__(row_map, (d, d), implicit, n_threads)
-
-    def term(self, rows: MappedRows) -> Array:
-        """Their square."""
-        return rows.square()
-
-
-class ProductInDouble(InDouble):
-    """Accumulates ``(B Z^T) Z`` for a block B (l x d)."""
-
-    inputs = ("row_map", "B")
-
-    def __init__(self, row_map: RowMap, B: Array, implicit: bool, n_threads: int):
-        super().__init__(row_map, B.shape, implicit, n_threads)
-        self.B = np.ascontiguousarray(B, dtype=np.float64)
-
-    def term(self, rows: MappedRows) -> Array:
-        """Their product with the block."""
-        return rows.combined(rows.times(self.B))
+def rows_at_a_time(d: int) -> int:
+    """The fewest rows that are multiplied at a time."""
+    return max(LEAST_ROWS, d, PIECE_ENTRIES // max(d, 1))
 
 
 def few_entries(X: Any) -> bool:

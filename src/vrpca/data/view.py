@@ -14,7 +14,7 @@ import numpy as np
 
 from vrpca import kernels
 from vrpca.data.first_pass import CANCELS, LATE, FirstPass, Moments, Problem, cancellation_of
-from vrpca.data.gram import ProductInDouble, SquareSum
+from vrpca.data.gram import SquareSum
 from vrpca.data.open import as_source
 from vrpca.data.row_map import MappedRows, OfMappedRows, RowMap
 from vrpca.data.sampling import draws, passes_of_draws
@@ -193,16 +193,8 @@ class View:
 
     def matrix(self) -> Array:
         """Return A itself (d x d), in double precision, by one pass."""
-        return _finite(self._read(SquareSum(self.map, self.d, self._implicit, self.n_threads)) / self.n)
-
-    def product_in_double(self, W: Array) -> Array:
-        """Return ``A W`` in double precision, by one pass."""
-        return _finite(self._read(ProductInDouble(self.map, W.T, self._implicit, self.n_threads)).T / self.n)
-
-    @property
-    def _implicit(self) -> bool:
-        """Whether sparse rows can be centred after their products in double precision."""
-        return self.cancellation**2 <= CANCELS
+        implicit = self.cancellation**2 <= CANCELS
+        return _finite(self._read(SquareSum(self.map, self.d, implicit, self.n_threads)) / self.n)
 
     def stream(self, width: int, rng: Rng) -> Array | None:
         """The leading right singular vectors, approximately, by one pass in random block order; or None."""

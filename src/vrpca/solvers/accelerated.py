@@ -156,7 +156,7 @@ class FromSample(Accelerated, Krylov):
     """A start from a sample of the rows, which the first pass multiplies."""
 
     start_width: int  # columns of the start
-    products: int  # with the sample, at a time
+    products: int  # the most with the sample
 
     def __init__(self, options: Options, width: int):
         super().__init__(options, width)
@@ -289,6 +289,7 @@ class Reading(Wide):
     """Blocks of the answer's width or more, but no wider than are multiplied while they are read."""
 
     free: ClassVar[int] = FREE
+    products = SAMPLE_PRODUCTS  # where the start is narrow
 
     def __init__(self, options: Options, width: int):
         super().__init__(options, width)

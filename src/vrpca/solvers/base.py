@@ -36,8 +36,7 @@ class State(ABC):
     kind: str = "estimated"  # how well it is known: the kind of the certificate
     ceiling: float | None = None  # what no eigenvalue outside W exceeds, where that is known ...
     failure: float = 0.0  # ... but for this probability
-    basis: int = 1  # vectors that W and A W are combined from; 0 where A is known ...
-    in_double: bool = True  # ... and whether A W is as exact as double precision allows, where it is
+    basis: int = 1  # vectors that W and A W are combined from; 0 where A is known
     steps_left: int | None = None  # steps that the solver still has to take; None for any number
     step: Step = NO_STEP  # the step size, where there is one
     P: np.ndarray | None = None  # Z W, where the solver has it

@@ -1,16 +1,14 @@
-"""The eigenvectors of A itself, where A (d x d) fits: one pass, exact."""
+"""The eigenvectors of A itself, where A (d x d) fits: one pass, or two where single precision does not do; exact."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 
 import numpy as np
 import scipy.linalg
 
-from vrpca.certificate import proven_error
 from vrpca.data.first_pass import FirstPass
-from vrpca.data.gram import CHUNK_ROWS, LEAST_ROWS, GramSum, Matrix
+from vrpca.data.gram import CHUNK_ROWS, GramSum, Matrix, rows_at_a_time
 from vrpca.data.source import Source
 from vrpca.data.view import Problem, View
 from vrpca.linalg import ritz
@@ -28,19 +26,15 @@ SINGLE, SINGLE_ANGLE = 1e-9, 1e-4
 # LAPACK has threads for an A that is larger. OpenBLAS keeps them, and a core, busy for 0.1 s after they are done. With
 # two threads, LAPACK gains 0.02 s at d = 784, and 0.09 s at 1500.
 LARGE_SIDE = 1000
-# Times as many vectors as are multiplied in double precision, below d: then they take less time than another A does.
-# They need 4 flops per entry, A needs d; products of double precision are slower by the rest.
-PRODUCTS = 24
 FEW = 4  # times as many eigenvectors as are wanted: below d, finding only those is faster (d = 150 to 1500)
-SMALL_SIDE = 100  # up to here, finding all of them takes no longer
+ALL_OF_THEM = 100  # up to this d, finding all of them takes no longer
 
 
 class Gram(Solver[Answer]):
     """A, and its leading eigenvectors by LAPACK.
 
-    The first A is the one that the first pass summed up. Where it was summed up in single precision, and its rounding
-    shows in the certificate, another pass multiplies the vectors in double precision. Where the vectors themselves are
-    not good enough, or as many as would take as long, a pass sums up A in double precision.
+    The first A is the one that the first pass summed up, in the precision of the data unless the tolerance is very
+    small; if rounding shows in the certificate, another pass sums it up in double precision.
     """
 
     @staticmethod
@@ -60,17 +54,13 @@ class Gram(Solver[Answer]):
 
     def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> GramSum:
         """A."""
-        return GramSum(problem, self._in_double(problem.source.shape[1]))
+        return GramSum(problem, self._in_double)
 
-    def _in_double(self, d: int) -> bool:
-        """Whether A is summed up in double precision at once.
-
-        That is so where the tolerances ask for more than single precision can prove, unless another reading is cheap
-        and products with a few vectors take less time.
-        """
+    @property
+    def _in_double(self) -> bool:
+        """Whether the tolerances ask for more than single precision can prove."""
         angle_tol = 1.0 if self.options.angle_tol is None else self.options.angle_tol
-        demanding = self.options.tol < SINGLE or angle_tol < SINGLE_ANGLE
-        return demanding and not (self.options.cost == "time" and are_few(self.width, d))
+        return self.options.tol < SINGLE or angle_tol < SINGLE_ANGLE
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: a pass, if A is not known from the first one."""
@@ -86,72 +76,51 @@ class Gram(Solver[Answer]):
         threads = size.n_threads * size.itemsize / DOUBLE
         summed = found + again + max(SPARSE_SQUARES if size.sparse else 1 + threads, size.n_threads)
         solved = found + again + LAPACK_SQUARES
-        converted = again if self._in_double(size.d) else 0
+        converted = again if self._in_double else 0
         copies = 1 + (1 if size.weighted else 0) + converted  # shifted, weighted, and in double precision
         itemsize = DOUBLE if converted else size.itemsize
-        rows = min(size.block_rows, max(LEAST_ROWS, size.d)) * size.d * itemsize * copies
+        rows = min(size.block_rows, rows_at_a_time(size.d)) * size.d * itemsize * copies
         chunks = 3 * size.n_threads * CHUNK_ROWS * size.d * DOUBLE
         squares = max(solved, summed + FINDING) * size.square
         return {f"A, {size.d} x {size.d}, in double precision, several times": squares + max(rows, chunks)}
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> Answer:
-        """All of it; steps may follow where entries were multiplied in single precision."""
-        found = first_pass.found
-        return self._solve(view, found) if isinstance(found, Matrix) else self._solve_in_double(view)
+        """All of it; a step may follow where entries were multiplied in single precision."""
+        if isinstance(first_pass.found, Matrix):
+            return self._solve(view, first_pass.found.A, steps_left=0 if first_pass.found.in_double else 1)
+        return self._solve(view, view.matrix(), steps_left=0)
 
     def step(self, view: View, state: Answer, rng: Rng) -> Answer:
-        """Multiply the vectors in double precision if they are few, and have not been; else sum up A in it."""
-        if state.steps_left == 2:
-            return self._multiplied(view, state)
-        return self._solve_in_double(view)
+        """The same with A in double precision."""
+        return self._solve(view, view.matrix(), steps_left=0)
 
-    def _solve_in_double(self, view: View) -> Answer:
-        return self._solve(view, Matrix(view.matrix(), in_double=True))
-
-    def _solve(self, view: View, known: Matrix) -> Answer:
-        l, d, A = self.width, view.d, known.A
+    def _solve(self, view: View, A: np.ndarray, steps_left: int) -> Answer:
+        l, d = self.width, view.d
         with blas_threads(view.n_threads) if d > LARGE_SIDE else nullcontext():
             values, V = leading_pairs(A, min(l + 1, d))
+        V = V[:, :l]
+        U = A @ V
+        theta, Y = ritz(V.T @ U)
+        V, U = V @ Y, U @ Y
+        R = U - V * theta
         mu, kind = known_outside(values, l, None)
-        answer = _answer(view, V[:, :l], A @ V[:, :l], mu, kind)
-        left = 0 if known.in_double else 2 if are_few(l, d) else 1
-        return replace(answer, in_double=known.in_double, steps_left=left)
-
-    def _multiplied(self, view: View, state: Answer) -> Answer:
-        """The answer with what double precision says of its vectors. Nothing outside is larger than A says and errs."""
-        V = np.linalg.qr(state.W.astype(np.float64))[0]
-        error = proven_error(state.theta, view.rounding_of_matrix(in_double=False))[0]
-        answer = _answer(view, V, view.product_in_double(V), state.mu + float(error), state.kind)
-        return replace(answer, steps_left=1)
-
-
-def are_few(width: int, d: int) -> bool:
-    """Whether the vectors are so few that multiplying them takes less time than another A."""
-    return d > LARGE_SIDE and PRODUCTS * width < d
-
-
-def _answer(view: View, V: np.ndarray, U: np.ndarray, mu: float, kind: str) -> Answer:
-    """The Ritz pairs of an orthonormal V, with U = A V."""
-    theta, Y = ritz(V.T @ U)
-    V, U = V @ Y, U @ Y
-    R = U - V * theta
-    W = np.ascontiguousarray(V, dtype=view.dtype)
-    return Answer(d=view.d, W=W, theta=theta, G=R.T @ R, mu=mu, kind=kind, basis=0, steps_left=0)
+        W = np.ascontiguousarray(V, dtype=view.dtype)
+        return Answer(d=d, W=W, theta=theta, G=R.T @ R, mu=mu, kind=kind, basis=0, steps_left=steps_left)
 
 
 def leading_pairs(A: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The largest eigenvalues of A, which come first, and their eigenvectors.
 
     Where A is not small, bisection and inverse iteration find a few of them faster. Among equal eigenvalues they may
-    fail, or find too few; so does LAPACK's method of relatively robust representations (evr). Divide and conquer, which
-    NumPy has, does not.
+    fail, or find too few; so does LAPACK's method of relatively robust representations (evr). Divide and conquer does
+    not; NumPy's call of it is quicker, SciPy's takes less memory.
     """
     d = len(A)
-    if d > SMALL_SIDE and FEW * count < d:
+    if d > ALL_OF_THEM and FEW * count < d:
         with suppress(scipy.linalg.LinAlgError):
             few = [d - count, d - 1]
             values, V = scipy.linalg.eigh(A, subset_by_index=few, driver="evx", check_finite=False)
             if len(values) == count:  # inverse iteration may leave close pairs less than orthonormal
                 return values[::-1], np.linalg.qr(V[:, ::-1])[0]
-    values, V = np.linalg.eigh(A)
-    return values[::-1][:count], V[:, ::-1][:, :count]
+    whole = np.linalg.eigh(A) if d <= ALL_OF_THEM else scipy.linalg.eigh(A, driver="evd", check_finite=False)
+    return whole[0][::-1][:count], whole[1][:, ::-1][:, :count]

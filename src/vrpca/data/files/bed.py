@@ -190,6 +190,20 @@ def differing_alleles(ours: Sequence[str], theirs: Sequence[str]) -> list[int]:
     return [j for j, (one, other) in pairs if one != other and not _agree(one, other)]
 
 
+def known_alleles(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
+    """What two files that agree know of the alleles together.
+
+    >>> known_alleles(["A/G", "0/G", "0/0"], ["A/G", "A/G", "./T"])
+    ['A/G', 'A/G', './T']
+    """
+    return [one if one == other else _known(one, other) for one, other in zip(ours, theirs, strict=True)]
+
+
+def _known(one: str, other: str) -> str:
+    both = zip(one.split("/", 1), other.split("/", 1), strict=True)
+    return "/".join(b if a in NOBODYS else a for a, b in both)
+
+
 def _agree(one: str, other: str) -> bool:
     both = zip(one.split("/", 1), other.split("/", 1), strict=True)
     return all(a == b or a in NOBODYS or b in NOBODYS for a, b in both)

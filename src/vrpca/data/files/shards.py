@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca.data.files.base import BUFFERS, INDEX_BYTES, SPARSE_COPIES, DenseFile, FileSource, SparseFile
-from vrpca.data.files.bed import differing_alleles
+from vrpca.data.files.bed import differing_alleles, known_alleles
 from vrpca.data.files.raw import map_on_disk
 from vrpca.data.memory import ArraySource, fits_in_memory
 from vrpca.data.source import Source, working_dtype
@@ -207,8 +207,7 @@ class _Joined(FileSource):
         self.first_rows = np.cumsum([0, *(part.shape[0] for part in parts)])
         genotypes = [part for part in parts if part.genotypes_scaled is not None]
         self.genotypes_scaled = genotypes[0].genotypes_scaled if genotypes else None
-        self.alleles = genotypes[0].alleles if genotypes else None
-        _check_alleles(genotypes)
+        self.alleles = _common_alleles(genotypes)
 
     def within(self, block_bytes: int) -> Self:
         """The same with blocks of no more than this number of bytes, as far as the formats can.
@@ -237,15 +236,20 @@ class _Joined(FileSource):
         return cuts[[*kept, len(cuts) - 1]]
 
 
-def _check_alleles(genotypes: Sequence[FileSource]) -> None:
-    """Raise if files of genotypes count different alleles."""
-    for part in genotypes[1:]:
-        first = genotypes[0]
-        if first.alleles is not None and part.alleles is not None and differing_alleles(first.alleles, part.alleles):
+def _common_alleles(genotypes: Sequence[FileSource]) -> Sequence[str] | None:
+    """What files of genotypes know of the alleles together; raise if they count different ones."""
+    known: Sequence[str] | None = None
+    for part in genotypes:
+        if known is None or part.alleles is None:
+            known = part.alleles if known is None else known
+            continue
+        if differing_alleles(known, part.alleles):
             raise DataError(
-                f"{part.paths[0]} and {first.paths[0]} have different alleles, or count the other one. Write them "
+                f"{part.paths[0]} and the files before it have different alleles, or count the other one. Write them "
                 "again with the same alleles: plink --a1-allele first.bim 5 2 --make-bed."
             )
+        known = known_alleles(known, part.alleles)
+    return known
 
 
 def _all_paths(parts: Sequence[FileSource]) -> list[Path]:

@@ -15,6 +15,9 @@ constexpr i64 STRIP = 2 * LANE<T>;
 // one factor, 15 of 16 or 27 of 32 registers are in use.
 constexpr i64 BROADCAST = REGISTERS >= 32 ? 12 : 6;
 
+// The same for half a strip, which takes one register. gcc keeps no more than 16 sums in registers.
+constexpr i64 HALF_BROADCAST = 2 * BROADCAST < 16 ? 2 * BROADCAST : 16;
+
 // The bytes of all strips together. They determine how many rows are copied at a time. The strips should stay in the
 // cache while they are multiplied. More rows make the additions to G in double rarer.
 constexpr i64 GRAM_BYTES = 1 << 17;
@@ -53,7 +56,8 @@ inline void gram_tile(const T* const* left, i64 columns, const T* right, i64 cou
     }
 }
 
-// Products of all columns up to `end`, `most` at a time, with the strips from their own one on, up to the one at `stop`.
+// Products of the columns before `end`, `most` at a time, with the strips that begin at the columns from `start` to
+// before `stop`; strips before a column's own are left out. Strips have room for `rows` rows, of which `count` are there.
 template <class T, int registers, int most>
 void gram_tiles(const T* strips, i64 rows, i64 count, i64 start, i64 stop, i64 end, i64 side, double* G) {
     constexpr i64 S = STRIP<T>;
@@ -126,7 +130,7 @@ void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, A* strips) {
             strips[d / S * S * most + r * S + d % S] = A(row_scale(rows.map, first + r));
         }
         gram_tiles<A, 2, int(BROADCAST)>(strips, most, count, 0, half ? side - S : side, d + 1, side, G);
-        if (half) gram_tiles<A, 1, 2 * int(BROADCAST)>(strips, most, count, side - S, side, d + 1, side, G);
+        if (half) gram_tiles<A, 1, int(HALF_BROADCAST)>(strips, most, count, side - S, side, d + 1, side, G);
     }
 }
 
