@@ -32,7 +32,7 @@ MEAN_ROUNDING = 1e-12  # relative rounding of means: sums in double precision, w
 CONSTANT = 64 * float(np.finfo(float).eps)  # a deviation below this part of the mean is the rounding of the mean's sum
 FLIPPED = ("column", "row")  # what rows and columns of a block are to the user where it is one of the transpose
 PIECE_ENTRIES = 2**21  # stored entries that are multiplied at a time: enough to be worth a call, 8 MB if dense
-DENSE_ROWS = 2048  # and dense rows, if that is more: adding up what threads have found takes as long as 50 to 200 of them
+DENSE_ROWS = 2048  # and dense rows, if that is more: adding up the sums of threads takes as long as 50 to 200 of them
 
 
 @dataclass(frozen=True)
