@@ -456,7 +456,7 @@ class _Columns:
 
 def _without_empty_columns(source: Source, options: Options, k: int) -> tuple[Source, _Columns]:
     """The source without the columns that hold no entry, where that saves memory and leaves at least k (Appendix A)."""
-    width = block_width(options, "accelerated" if options.solver == "auto" else options.solver, k)
+    width = block_width(options, "accelerated" if options.solver == "auto" else options.solver, k, source.sparse)
     smaller, kept = source.without_empty_columns(VECTORS * width * source.dtype.itemsize)
     enough = kept is not None and len(kept) >= k
     columns = _Columns(source.shape[1], kept if enough else None, source.column_names)

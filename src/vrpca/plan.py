@@ -20,7 +20,7 @@ from vrpca.memory import BLOCK_SIZES, Demand, Need, in_words
 from vrpca.options import Options, shown
 from vrpca.solvers import SOLVERS, VARIANTS
 from vrpca.solvers.accelerated import KEPT
-from vrpca.solvers.base import Solver, whole_registers
+from vrpca.solvers.base import Solver
 from vrpca.solvers.gram import SINGLE, Gram
 from vrpca.solvers.outside import MOST
 
@@ -253,14 +253,14 @@ def _too_small(options: Options, plan: Plan) -> OptionError:
     )
 
 
-def block_width(options: Options, name: str, k: int) -> int:
+def block_width(options: Options, name: str, k: int, sparse: bool = False) -> int:
     """Columns of the block: as many as the user says, or as the solver likes."""
-    return SOLVERS[name].width_for(k, options.cost) if options.oversample is None else k + options.oversample
+    return SOLVERS[name].width_for(k, options.cost, sparse) if options.oversample is None else k + options.oversample
 
 
 def solver_for(options: Options, name: str, k: int, entries: int, d: int, sparse: bool = False) -> Solver:
     """The solver of this name for k components, and vectors of length d."""
-    width = min(block_width(options, name, k), d)
+    width = min(block_width(options, name, k, sparse), d)
     options.check_width(width)
     return make_solver(name, options, width, entries, d, sparse)
 
@@ -320,7 +320,7 @@ def gram_seconds(task: Task) -> float:
 
 def pass_seconds(task: Task) -> float:
     """What one pass of `accelerated` is going to take."""
-    width = 1 + whole_registers(task.k, 8)
+    width = 1 + SOLVERS["accelerated"].width_for(task.k, "time", task.sparse)
     if not task.sparse:
         return max(task.reading, 4 * task.entries * width / PRODUCT)
     if task.cost == "reading":

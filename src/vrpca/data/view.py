@@ -127,6 +127,11 @@ class View:
         return cls(source, row_map, frobenius, problem.n_threads, support, diagonal, cancellation, transpose)
 
     @property
+    def sparse(self) -> bool:
+        """Whether zeros are not stored."""
+        return self.source.sparse
+
+    @property
     def trace(self) -> float:
         """``tr A`` in the units of the data."""
         return self.frobenius**2 / self.n

@@ -73,9 +73,16 @@ class Accelerated:
     """What the variants share: the width of their blocks."""
 
     @staticmethod
-    def width_for(k: int, cost: str) -> int:
-        """Wider blocks pay where passes are the cost; elsewhere, columns fill the registers of sparse products."""
-        return k + max(4, k // 2) if cost == "passes" else whole_registers(k, 8)
+    def width_for(k: int, cost: str, sparse: bool = False) -> int:
+        """Wider blocks pay where passes are the cost; elsewhere, columns fill registers of 8, with the witness.
+
+        Products of dense rows in memory like multiples of 4 as well. With these there are at least 4 extra columns.
+        """
+        if cost == "passes":
+            return k + max(4, k // 2)
+        if cost == "reading" or sparse:
+            return whole_registers(k, 8)
+        return min(whole_registers(k, 8), whole_registers(k + 2, 4))
 
 
 class FewPasses(Accelerated, Krylov):
