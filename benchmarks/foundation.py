@@ -228,7 +228,7 @@ def memory(folder: Path) -> None:
 def memory_child(R: sp.csr_matrix, k: int) -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
     n, d = R.shape
-    l = block_width(Options(), "vr", k)
+    l = block_width(Options(), "vr", k, sparse=False)
     vrpca.svd(R[:100], 1, center=True, solver="vr", max_passes=5, compute_u=False)  # a first fit does all imports
     before = reset_peak()
     vrpca.svd(R, k, center=True, solver="vr", tol=0, max_passes=12, random_state=0, compute_u=False)

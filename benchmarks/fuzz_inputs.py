@@ -240,22 +240,16 @@ def npy_bytes(rng: Rng, index: int, folder: Path) -> Case:
     X = matrix(rng)
     if rng.random() < 0.4:
         label, data = files.npy_with_odd_header(rng, X)
-        return _data_case(rng, folder, "X.npy", data, label, [_loaded(data)])
+        return _data_case(rng, folder, "X.npy", data, label, [_read_by_library(_by_numpy, io.BytesIO(data))])
     X = X.astype(rng.choice(["f8", "f4", "i4", ">f8"]), order=str(rng.choice(["C", "F"])))
     label = str(rng.choice(list(files.BYTES)))
     data = files.BYTES[label](rng, files.npy(X))
-    return _data_case(rng, folder, "X.npy", data, label, [_loaded(data)])
+    return _data_case(rng, folder, "X.npy", data, label, [_read_by_library(_by_numpy, io.BytesIO(data))])
 
 
-def _loaded(data: bytes) -> np.ndarray | None:
-    """The array that NumPy reads, however the bytes came about; None if there is none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            X = np.load(io.BytesIO(data), allow_pickle=False)
-            return X if isinstance(X, np.ndarray) else X[next(iter(X.files))]
-        except Exception:  # libraries raise nearly everything for damaged bytes
-            return None
+def _by_numpy(file: io.BytesIO) -> np.ndarray:
+    X = np.load(file, allow_pickle=False)
+    return X if isinstance(X, np.ndarray) else X[next(iter(X.files))]
 
 
 def npz_bytes(rng: Rng, index: int, folder: Path) -> Case:
@@ -294,12 +288,12 @@ def formats(rng: Rng, index: int, folder: Path) -> Case:
     return Case(f"{kind}, {label}", text, act, objection)
 
 
-def _read_by_library(read: Callable[[Path], np.ndarray], path: Path) -> np.ndarray | None:
+def _read_by_library(read: Callable[[Any], np.ndarray], file: Any) -> np.ndarray | None:
     """The matrix as the format's own library reads it, however the bytes came about; None if it does not."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return read(path)
+            return read(file)
         except Exception:  # libraries raise nearly everything for damaged bytes
             return None
 

@@ -21,6 +21,7 @@ import time
 import warnings
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import scipy.sparse as sp
@@ -74,9 +75,9 @@ def digest(found: vrpca.Decomposition) -> str:
 
 
 def child(name: str, path: str) -> None:
-    vrpca.checkpoint.EVERY, vrpca.checkpoint.SHARE = 0.0, float("inf")  # type: ignore[misc]
-    print("begins", flush=True)
-    print(digest(fit(name, path)), flush=True)
+    with patch.multiple(vrpca.checkpoint, EVERY=0.0, SHARE=float("inf")):  # a checkpoint after every step
+        print("begins", flush=True)
+        print(digest(fit(name, path)), flush=True)
 
 
 def kill_them(wanted: int, rng: random.Random) -> int:
@@ -125,10 +126,9 @@ def overhead() -> None:
         write(*arguments)
         spent.append(time.perf_counter() - began)
 
-    Checkpoint._write = timed  # type: ignore[method-assign]
     for name in FITS:
         spent.clear()
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, patch.object(Checkpoint, "_write", timed):
             began = time.perf_counter()
             fit(name, os.path.join(folder, "fit.npz"))
             seconds = time.perf_counter() - began

@@ -7,13 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sphinx_gallery.sorting import FileNameSortKey
+
+import vrpca
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
-
-import command_line  # noqa: E402 (from _ext)
-from sphinx_gallery.sorting import FileNameSortKey  # noqa: E402
-
-import vrpca  # noqa: E402
 
 project = "vrpca"
 author = "The vrpca developers"
@@ -98,6 +97,8 @@ def escape_underscores(app: Any, what: str, name: str, obj: Any, options: Any, l
 
 def setup(app: Any) -> None:
     """Make the page of the command line, and connect what is above."""
+    import command_line  # from _ext
+
     command_line.write(HERE / "reference" / "command-line.md")
     app.connect("source-read", redirect_links)
     app.connect("source-read", list_other_pages)

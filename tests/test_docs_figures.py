@@ -45,7 +45,7 @@ def test_times_against_the_peers(folder):
     header = next(line for line in (DOCS / page).read_text().splitlines() if line.startswith("| data |"))
     targets = [float(cell.split()[-1]) for cell in header.strip("|").split("|") if cell.startswith(" s at")]
     table, stored = list(rows_after(page, header + "\n")), list(results(folder, "peers"))
-    assert {(row[0]) for row in table} == {f"{r['data']}, k = {r['k']}" for r in stored}
+    assert {row[0] for row in table} == {f"{r['data']}, k = {r['k']}" for r in stored}
     for row in table:
         here = [r for r in stored if f"{r['data']}, k = {r['k']}" == row[0]]
         for target, (said, best, ratio) in zip(targets, batched(row[1:], 3), strict=True):

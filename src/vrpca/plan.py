@@ -34,7 +34,7 @@ NOT_GRAM = "as the data are stored, summing up A would read them many times"
 INSTEAD = {"gram": ("accelerated", "krylov"), "accelerated": ("gram", "krylov")}
 PROOF_PRODUCTS = (MOST, 20, 10, 5)  # products of a random search: fewer of them where memory is limited prove less
 
-STREAMED_PASSES = 4.0  # of `accelerated` with cost="passes", to 1e-10: 3 to 6 (docs/solvers.md)
+STREAMED_PASSES = 4.0  # of `accelerated` with cost="passes", to 1e-10: 3 to 7 (docs/solvers.md)
 
 BYTES = 8e9  # read per second from memory
 DISK = 1e9  # from a disk: solid-state ones read 0.5 to 5e9, those of the machines that this was written on 1.2e9
@@ -253,7 +253,7 @@ def _too_small(options: Options, plan: Plan) -> OptionError:
     )
 
 
-def block_width(options: Options, name: str, k: int, sparse: bool = False) -> int:
+def block_width(options: Options, name: str, k: int, sparse: bool) -> int:
     """Columns of the block: as many as the user says, or as the solver likes."""
     return SOLVERS[name].width_for(k, options.cost, sparse) if options.oversample is None else k + options.oversample
 
@@ -314,13 +314,13 @@ def gram_seconds(task: Task) -> float:
     if task.sparse:
         square = min(task.entries**2 / n / SPARSE_SQUARE, square)
     elif task.tol < SINGLE:
-        square *= 2  # in double precision
+        square *= 2  # double precision takes twice the time
     return max(square, task.reading) + 4 / 3 * d**3 / REDUCTION
 
 
 def pass_seconds(task: Task) -> float:
     """What one pass of `accelerated` is going to take."""
-    width = 1 + SOLVERS["accelerated"].width_for(task.k, "time", task.sparse)
+    width = 1 + SOLVERS["accelerated"].width_for(task.k, task.cost, task.sparse)
     if not task.sparse:
         return max(task.reading, 4 * task.entries * width / PRODUCT)
     if task.cost == "reading":

@@ -226,3 +226,9 @@ def test_a_norm_beyond_all_numbers_is_refused(solver, rng):
     X = rng.uniform(0.5, 1, (40, 6)) * 1e308
     with pytest.raises(vrpca.DataError, match="norm overflows: divide it by a power of ten"):
         vrpca.svd(X, 2, solver=solver, random_state=0)
+
+
+def test_products_of_sparse_rows_have_columns_in_eights():
+    dense, sparse = (view_of(as_source(X), False) for X in (np.eye(30), sp.eye_array(30, format="csr")))
+    for vectors, columns in {1: 1, 4: 4, 5: 8, 8: 8, 9: 16}.items():
+        assert (dense.columns_for(vectors), sparse.columns_for(vectors)) == (vectors, columns)

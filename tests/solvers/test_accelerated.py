@@ -91,6 +91,22 @@ def test_the_way_is_what_costs_least(X, cost, way):
     assert type(made) is way
 
 
+@pytest.mark.parametrize(
+    ("cost", "sparse", "widths"),
+    [
+        ("time", False, {1: 7, 5: 7, 6: 11, 7: 11, 8: 15, 13: 15, 14: 19, 15: 19, 16: 23}),
+        ("time", True, {1: 7, 5: 7, 6: 15, 13: 15, 14: 23}),
+        ("reading", False, {5: 7, 6: 15, 14: 23}),
+        ("reading", True, {5: 7, 6: 15, 14: 23}),
+        ("passes", False, {1: 5, 6: 10, 50: 75}),
+        ("passes", True, {1: 5, 6: 10, 50: 75}),
+    ],
+)
+def test_blocks_and_the_witness_fill_registers(cost, sparse, widths):
+    found = {k: Sampled.width_for(k, cost, sparse) for k in widths}
+    assert found == widths
+
+
 @pytest.mark.parametrize(("kind", "free"), [(Reading, FREE), (SparseReading, SPARSE_FREE)])
 def test_blocks_of_files_are_as_wide_as_can_be_multiplied_while_they_are_read(kind, free):
     for width in (3, 15, 30, 60, 150):

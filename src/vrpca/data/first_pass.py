@@ -32,7 +32,9 @@ MEAN_ROUNDING = 1e-12  # relative rounding of means: sums in double precision, w
 CONSTANT = 64 * float(np.finfo(float).eps)  # a deviation below this part of the mean is the rounding of the mean's sum
 FLIPPED = ("column", "row")  # what rows and columns of a block are to the user where it is one of the transpose
 PIECE_ENTRIES = 2**21  # stored entries that are multiplied at a time: enough to be worth a call, 8 MB if dense
-DENSE_ROWS = 2048  # and dense rows, if that is more: adding up the sums of threads takes as long as 50 to 200 of them
+# And rows, if that is more: adding up the sums of threads takes as long as 50 to 200 dense rows. Pieces of sparse rows
+# are copies, and have many rows anyway.
+DENSE_ROWS, SPARSE_ROWS = 2048, 64
 
 
 @dataclass(frozen=True)
@@ -405,7 +407,7 @@ class SampleProductSum(MomentSum):
         self.W, self.origin, self.rows_sampled = np.column_stack([W, guest]), origin, rows_sampled
         source = problem.source
         rows = PIECE_ENTRIES * source.shape[0] // max(source.entries, 1)
-        self.least_rows = max(64 if source.sparse else DENSE_ROWS, rows)
+        self.least_rows = max(SPARSE_ROWS if source.sparse else DENSE_ROWS, rows)
         self.sum = np.zeros(self.W.shape)  # times the square of the unit
         self.unit: float | None = None
 

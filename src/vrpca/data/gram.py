@@ -77,8 +77,10 @@ class GramSum(MomentSum):
         shifted = self.center and not self.sparse and bool((self.mean**2 > self.M2 / self.total).any())
         self.in_double = self.in_double or self.sparse or X.dtype == np.float64
         self.dtype = np.dtype(np.float64) if self.in_double else X.dtype
-        taken_off = mean.astype(self.dtype).astype(np.float64)
-        self.origin = taken_off if shifted else np.zeros(len(mean))
+        rounded = mean.astype(self.dtype).astype(
+            np.float64
+        )  # what is subtracted, to the last bit: `merge` relies on it
+        self.origin = rounded if shifted else np.zeros(len(mean))
 
     def _add_narrow(self, X: Array, root: Array | None) -> None:
         assert self.origin is not None

@@ -73,7 +73,7 @@ class Accelerated:
     """What the variants share: the width of their blocks."""
 
     @staticmethod
-    def width_for(k: int, cost: str, sparse: bool = False) -> int:
+    def width_for(k: int, cost: str, sparse: bool) -> int:
         """Wider blocks pay where passes are the cost; elsewhere, columns fill registers of 8, with the witness.
 
         Products of dense rows in memory like multiples of 4 as well. With these there are at least 4 extra columns.
@@ -296,7 +296,7 @@ class Reading(Wide):
     """Blocks of the answer's width or more, but no wider than are multiplied while they are read."""
 
     free: ClassVar[int] = FREE
-    products = SAMPLE_PRODUCTS  # where the start is narrow
+    products = SAMPLE_PRODUCTS  # if the start is narrow; a wide one takes fewer
 
     def __init__(self, options: Options, width: int):
         super().__init__(options, width)

@@ -106,7 +106,7 @@ class Solver(ABC, Generic[S]):
         self.options, self.width = options, width  # what the user asked for; the number of columns of W
 
     @staticmethod
-    def width_for(k: int, cost: str, sparse: bool = False) -> int:
+    def width_for(k: int, cost: str, sparse: bool) -> int:
         """Number of columns for k components, unless the user says how many; `sparse` tells what the rows are.
 
         One for one component. Otherwise there are at least two extra columns, and with one more, which watches W's

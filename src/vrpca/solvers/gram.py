@@ -38,7 +38,7 @@ class Gram(Solver[Answer]):
     """
 
     @staticmethod
-    def width_for(k: int, cost: str, sparse: bool = False) -> int:
+    def width_for(k: int, cost: str, sparse: bool) -> int:
         """A few extra columns: eigenvalues next to the wanted ones sharpen the certificate."""
         return whole_registers(k)
 

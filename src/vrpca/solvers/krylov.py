@@ -49,7 +49,7 @@ class Krylov(Solver[KrylovState]):
         self.heard = MOST  # products of a witness, at most
 
     @staticmethod
-    def width_for(k: int, cost: str, sparse: bool = False) -> int:
+    def width_for(k: int, cost: str, sparse: bool) -> int:
         """As many columns as fill the registers of sparse products, also for one vector: more need fewer passes."""
         return whole_registers(k, 8)
 

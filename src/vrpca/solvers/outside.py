@@ -184,7 +184,7 @@ class Complement:
 
     def __init__(self, view: View, W: np.ndarray):
         self.view, self.W = view, W
-        self.d, self.dtype, self.support, self.sparse = view.d, view.dtype, view.support, view.sparse
+        self.d, self.dtype, self.support = view.d, view.dtype, view.support
 
     def outside(self, V: np.ndarray) -> np.ndarray:
         """V without its part in W's span."""
@@ -196,6 +196,10 @@ class Complement:
         """``out = (I - W W^T) A (I - W W^T) V``."""
         out[...] = self.outside(self.view.product(np.ascontiguousarray(self.outside(V)), out=out))
         return out
+
+    def columns_for(self, vectors: int) -> int:
+        """As many as the view has."""
+        return self.view.columns_for(vectors)
 
 
 def lanczos_error(dimension: int, products: int, failure: float, width: int = 1) -> float:

@@ -28,13 +28,12 @@ class Operator(Protocol):
     dtype: np.dtype
     support: np.ndarray | None
 
-    @property
-    def sparse(self) -> bool:
-        """Whether products are those of sparse rows."""
-        ...
-
     def product(self, W: np.ndarray, /, *, out: np.ndarray) -> np.ndarray:
         """``out = A W``."""
+        ...
+
+    def columns_for(self, vectors: int) -> int:
+        """How many columns to multiply by for so many vectors."""
         ...
 
 
@@ -50,8 +49,7 @@ class Images:
         """``out = Z A``, by one pass; return ``guest A`` for a guest, one more vector, where there is one."""
         rows = Z
         if guest is not None:
-            columns = _padded(len(Z) + 1) if operator.sparse else len(Z) + 1
-            rows = np.zeros((columns, Z.shape[1]), Z.dtype)
+            rows = np.zeros((operator.columns_for(len(Z) + 1), Z.shape[1]), Z.dtype)
             rows[: len(Z)], rows[len(Z)] = Z, guest
         if self.W.shape != rows.shape[::-1]:
             self.W, self.U = (aligned_zeros(rows.shape[::-1], rows.dtype) for _ in range(2))
@@ -62,11 +60,6 @@ class Images:
         transpose_into(rows, self.U)
         out[...] = rows[: len(Z)]
         return rows[len(Z)].copy()
-
-
-def _padded(columns: int) -> int:
-    """Columns that products of sparse rows like: 8 of them take as long as 5."""
-    return columns if columns <= 4 else -(-columns // 8) * 8
 
 
 def transpose_into(out: np.ndarray, W: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ from vrpca.experiments.shared.datasets import UNCENTRED, load
 from vrpca.experiments.shared.truth import suboptimality
 
 LONG_ENOUGH = 20.0  # seconds, after which no repeat is begun: fits that take long vary little
-TOO_SHORT, MOST = 1.0, 50  # up to so many seconds there are more repeats than asked for, so many in all: they vary
+SHORT, MOST = 1.0, 50  # seconds in which short fits are repeated more often than asked for, and how often: they vary
 
 
 def main() -> None:
@@ -71,11 +71,11 @@ def _timed(peer: Peer, X: Any, task: Task, job: dict[str, Any]) -> tuple[Answer,
 
 
 def _again(times: list[float], repeats: int) -> bool:
-    """Whether to run once more. One run is one run, if it is asked for."""
+    """Whether to run once more. Who asks for one run gets one."""
     seconds = sum(times)
     if len(times) < repeats:
         return seconds < LONG_ENOUGH
-    return repeats > 1 and seconds < TOO_SHORT and len(times) < MOST
+    return repeats > 1 and seconds < SHORT and len(times) < MOST
 
 
 def limit_memory() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vrpca.experiments.bench.contests import Contest, honest
+from vrpca.experiments.bench.contests import Contest, fastest, honest
 from vrpca.experiments.bench.roofline import Rates
 from vrpca.experiments.shared.summary import Table
 
@@ -27,9 +27,7 @@ def ratios_table(contests: Sequence[Contest]) -> Table:
 def _against(contest: Contest, target: float) -> list[str]:
     """Our time, the fastest peer with its time, and the ratio, in bold letters where we are behind."""
     ours = contest.best(contest.ours, target)
-    found = [contest.best(rival.name, target) for rival in contest.contenders if rival.peer != "vrpca"]
-    peers = [result for result in found if result is not None]
-    best = min(peers, key=lambda result: result["seconds"]) if peers else None
+    best = fastest((result for result in contest.results if result["peer"] != "vrpca"), target)
     cells = ["missed" if ours is None else f"{ours['seconds']:.3g}"]
     cells.append("none" if best is None else f"{best['contender']} {best['seconds']:.3g}")
     if ours is None or best is None:

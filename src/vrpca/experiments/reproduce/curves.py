@@ -152,8 +152,9 @@ def states(
 
 def _solver(problem: Problem, view: View, method: Method, stride: int) -> Solver:
     options = _options(problem, method, view.n, stride)
-    width = SOLVERS[method.solver].width_for(problem.k, options.cost) if method.roomy else problem.k
-    return make_solver(method.solver, options, min(width, view.d), view.source.entries, view.d)
+    source = view.source
+    width = SOLVERS[method.solver].width_for(problem.k, options.cost, source.sparse) if method.roomy else problem.k
+    return make_solver(method.solver, options, min(width, view.d), source.entries, view.d, source.sparse)
 
 
 def _options(problem: Problem, method: Method, n: int, stride: int) -> Options:
