@@ -8,6 +8,8 @@ eigenvalues of ``Theta + R^T R / delta``. Without a gap, Ky Fan's inequality sti
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass, field
 from textwrap import fill
 
@@ -177,8 +179,10 @@ def certify(
     if len(theta) == d:  # W spans everything: only rounding can turn the leading vectors
         G, mu, kind = np.zeros_like(G), 0.0, "exact"
         lengths = np.zeros_like(lengths)
-    best = min(_bound_with_gap(theta, G, k, mu), _bound_without_gap(theta, G, k, mu))
     value = theta[:k].sum()
+    best = _bound_with_gap(theta, G, k, mu)
+    if best - value > lengths.max():  # the bound without a gap adds at least the longest residual
+        best = min(best, _bound_without_gap(theta, G, k, mu))
     E = _product_error(theta, eps, 0 if kind == "estimated" else max(basis, SUMMED))
     turning = np.maximum(E, BIASED * unit * np.abs(theta)) if kind == "estimated" else E
     hidden = 0.0 if k == d else _rounding(theta, lengths[:k], k, mu, E[:k], turning[:k])
@@ -243,15 +247,13 @@ def _angles(theta: np.ndarray, lengths: np.ndarray, k: int, mu: float, eps: floa
     are those of the residuals, with what rounding may have hidden of them.
     """
     sines = np.ones(k)
-    first = 0
-    while first < k:
-        last = first + 1
-        while last < k and theta[last - 1] - theta[last] <= EQUAL * eps * theta[0]:
-            last += 1
-        above = theta[first - 1] - theta[first] if first else np.inf
-        below = theta[last - 1] - max(mu, float((theta[last:] + lengths[last:]).max(initial=0.0)))
-        gap = min(above, below)
+    equal = EQUAL * eps * theta[0]
+    ends = [j for j in range(1, k) if theta[j - 1] - theta[j] > equal] + [k]
+    # How large eigenvalues can be from each Ritz value on.
+    rest = np.maximum.accumulate(np.append(theta + lengths, 0.0)[::-1])[::-1]
+    for first, last in itertools.pairwise([0, *ends]):
+        above = theta[first - 1] - theta[first] if first else math.inf
+        gap = min(above, theta[last - 1] - max(mu, rest[last]))
         if gap > 0:
-            sines[first:last] = min(1.0, float(np.linalg.norm(lengths[first:last])) / gap)
-        first = last
+            sines[first:last] = min(1.0, math.hypot(*lengths[first:last]) / gap)
     return sines

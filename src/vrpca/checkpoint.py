@@ -105,7 +105,7 @@ class Checkpoint:
 
     def __init__(self, path: str | os.PathLike[str] | None, identity: dict[str, Any], rng: Rng, began: float):
         self.path = None if path is None else as_path(path)
-        self.identity, self.rng = json.loads(json.dumps(identity)), rng
+        self.identity, self.rng = identity, rng
         self.ended: list[Part] = []
         self.replayed = 0  # parts that were taken from the file, in a fit that is resumed
         self.written = -1  # parts that the file has; -1 where there is no file yet
@@ -115,6 +115,7 @@ class Checkpoint:
         self.first_pass: FirstPass | None = None
         self.W0: Array | None = None
         if self.path is not None:
+            self.identity = json.loads(json.dumps(identity))  # as the file has it
             check_target(self.path)
             remove_parts(self.path)
             if self.path.exists():
@@ -129,6 +130,8 @@ class Checkpoint:
 
     def begin(self, first_pass: FirstPass, W0: Array | None, view: View) -> None:
         """Take in what the first pass found; or, in a fit that is resumed, give the view what it knew."""
+        if self.path is None:
+            return
         if self.resumed is not None:
             view.norms = self.resumed.norms
             return

@@ -255,11 +255,12 @@ class Options:
         return cls(**options)
 
     def __post_init__(self) -> None:
-        check_options(**vars(self))
+        given = {name: value for name, value in vars(self).items() if value is not getattr(Options, name)}
+        check_options(**given)
         if self.deflate and self.solver not in ("auto", "vr"):
             raise OptionError(f"deflate=True goes with solver='vr', not with {self.solver!r}.")
         self._check_step()
-        for name, value in vars(self).items():
+        for name, value in given.items():
             if isinstance(value, np.generic):  # np.int8(100) + np.int8(100) overflows
                 object.__setattr__(self, name, value.item())
 

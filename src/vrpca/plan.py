@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -82,8 +83,7 @@ class Plan:
     task: Task
     solver: Solver
     room: Room
-    need: Need  # the memory that a fit takes by this plan
-    least: Need  # the least that it takes with this solver
+    need: Need  # the memory that a fit takes by this plan: the least that this solver takes, where that is too much
     block_bytes: int  # of a block of a file
     proof_products: int  # the most of a random search
 
@@ -97,6 +97,15 @@ class Plan:
         return next(_fits(self, options, k), None) is not None
 
 
+class Choice(NamedTuple):
+    """A solver, and how it is to read and prove; with the memory that this takes."""
+
+    solver: Solver
+    block_bytes: int  # of a block of a file
+    products: int  # the most of a random search
+    need: Need
+
+
 @dataclass(frozen=True)
 class Room:
     """What memory there is for a fit, and what it is for."""
@@ -107,12 +116,13 @@ class Room:
     has_gram: bool = True  # whether `gram` would fit
     reading: dict[tuple[int, bool], int] = field(default_factory=dict)  # by size of blocks and side: bytes, once known
 
-    def need(self, solver: Solver, transpose: bool, block_bytes: int, products: int) -> Need:
-        """The memory that a fit takes."""
+    def choice(self, solver: Solver, transpose: bool, block_bytes: int, products: int) -> Choice:
+        """A solver with blocks of this size, and with this number of products of a proof."""
         key = block_bytes, transpose
         if key not in self.reading:
             self.reading[key] = self.source.block_memory(*key)
-        return self.demand.need(solver, self.source, transpose, block_bytes, products, self.reading[key])
+        need = self.demand.need(solver, self.source, transpose, block_bytes, products, self.reading[key])
+        return Choice(solver, block_bytes, products, need)
 
     def block_sizes(self, name: str, limited: bool) -> Sequence[int]:
         """Sizes of blocks with which a solver can walk the data. Without a limit, they stay as they are."""
@@ -128,22 +138,22 @@ class Room:
         """
         return SOLVERS[name].transposes(self.source.outline(sizes[-1]) if limited else self.source)
 
-    def choices(self, solver: Solver, transpose: bool, sizes: Sequence[int]) -> Iterator[tuple[Solver, int, int]]:
+    def choices(self, solver: Solver, transpose: bool, sizes: Sequence[int]) -> Iterator[Choice]:
         """Solvers, sizes of blocks and products of a proof that fit: those that take most of the room first."""
         less: Solver | None = solver
         while less is not None:
             for block_bytes in sizes:
                 for products in PROOF_PRODUCTS:
-                    if self.need(less, transpose, block_bytes, products).bytes <= self.limit:
-                        yield less, block_bytes, products
+                    choice = self.choice(less, transpose, block_bytes, products)
+                    if choice.need.bytes <= self.limit:
+                        yield choice
             less = less.smaller()
 
-
-def smallest(solver: Solver) -> Solver:
-    """The solver with as few vectors as it can do with."""
-    while (less := solver.smaller()) is not None:
-        solver = less
-    return solver
+    def smallest(self, solver: Solver, transpose: bool, sizes: Sequence[int]) -> Choice:
+        """The choice that takes least: as few vectors as the solver can do with, and the smallest blocks."""
+        while (less := solver.smaller()) is not None:
+            solver = less
+        return self.choice(solver, transpose, sizes[-1], PROOF_PRODUCTS[-1])
 
 
 def make_plan(options: Options, source: Source, k: int | float, fraction: bool, demand: Demand | None = None) -> Plan:
@@ -176,7 +186,7 @@ def for_source(options: Options, source: Source) -> Options:
 
 def smallest_limit(options: Options, source: Source, k: int | float, fraction: bool, demand: Demand) -> int:
     """The smallest memory limit that `make_plan` would accept."""
-    return _plan_within(options, Room(source, demand, 0), k, fraction).least.bytes
+    return _plan_within(options, Room(source, demand, 0), k, fraction).need.bytes
 
 
 def _plan_within(options: Options, room: Room, k: int | float, fraction: bool) -> Plan:
@@ -189,15 +199,15 @@ def _plan_within(options: Options, room: Room, k: int | float, fraction: bool) -
             f"{'columns' if room.source.by_rows else 'rows'}."
         )
     plan = _planned(options, room, name, reason, task, k, fraction)
-    instead = f"{name!r} would take at least {in_words(plan.least.bytes)} of memory"
-    for other in INSTEAD.get(name, ()) if options.solver == "auto" else ():
+    if plan.need.bytes <= room.limit or options.solver != "auto":
+        return plan
+    instead = f"{name!r} would take at least {in_words(plan.need.bytes)} of memory"
+    for other in INSTEAD.get(name, ()):
         if plan.need.bytes > room.limit and (other != "gram" or task.gram):
-            plan = min(plan, _planned(options, room, other, instead, task, k, fraction), key=_least)
+            plan = min(
+                plan, _planned(options, room, other, instead, task, k, fraction), key=lambda each: each.need.bytes
+            )
     return plan
-
-
-def _least(plan: Plan) -> int:
-    return plan.least.bytes
 
 
 def _planned(options: Options, room: Room, name: str, reason: str, task: Task, k: int | float, fraction: bool) -> Plan:
@@ -210,16 +220,14 @@ def _planned(options: Options, room: Room, name: str, reason: str, task: Task, k
     sizes = room.block_sizes(name, limited)
     transpose = room.transposes(name, sizes, limited)
     solver = _solver(options, room, name, transpose, count)
-    least = (smallest(solver), sizes[-1], PROOF_PRODUCTS[-1])
-    fits = next(room.choices(solver, transpose, sizes), least)
-    need, at_least = (room.need(one, transpose, *sizes) for one, *sizes in (fits, least))
+    choice = next(room.choices(solver, transpose, sizes), None) or room.smallest(solver, transpose, sizes)
     if name == "accelerated":
         side = SOLVERS["gram"].transposes(source)
-        gram = room.need(_solver(options, room, "gram", side, count), side, *fits[1:])
-        suits = not limited or fits[1] in room.block_sizes("gram", limited)
-        room = replace(room, has_gram=suits and gram.bytes <= room.limit)
-    worker = _solver(options, room, name, transpose, 1) if fraction else fits[0]
-    return Plan(name, reason, transpose, task, worker, room, need, at_least, *fits[1:])
+        gram = room.choice(_solver(options, room, "gram", side, count), side, choice.block_bytes, choice.products)
+        suits = not limited or choice.block_bytes in room.block_sizes("gram", limited)
+        room = replace(room, has_gram=suits and gram.need.bytes <= room.limit)
+    worker = _solver(options, room, name, transpose, 1) if fraction else choice.solver
+    return Plan(name, reason, transpose, task, worker, room, choice.need, choice.block_bytes, choice.products)
 
 
 def _solver(options: Options, room: Room, name: str, transpose: bool, k: int) -> Solver:
@@ -240,7 +248,7 @@ def _fits(plan: Plan, options: Options, k: int) -> Iterator[Solver]:
     """The solver of a plan for k components, and smaller ones, that fit with blocks of the planned size."""
     room = replace(plan.room, demand=replace(plan.room.demand, k=k))
     solver = _solver(options, room, plan.name, plan.transpose, k)
-    return (less for less, _, _ in room.choices(solver, plan.transpose, [plan.block_bytes]))
+    return (choice.solver for choice in room.choices(solver, plan.transpose, [plan.block_bytes]))
 
 
 def _too_small(options: Options, plan: Plan) -> OptionError:
