@@ -179,6 +179,24 @@ def test_the_certificate_is_exact_and_true(k, decay, dtype):
     assert true <= found.certificate.suboptimality + helpers.summed(len(X))  # LAPACK sums over rows, too
 
 
+@pytest.mark.parametrize("in_double", [False, True])
+def test_a_jump_after_the_first_rows(in_double, rng):
+    """The provisional centre is far from the mean then: too far for sums in single precision."""
+    X = rng.standard_normal((5000, 8)).astype(np.float32)
+    X[100:] += 100
+    problem = Problem(as_source(X), None, True, False, 1)
+    sums = GramSum(problem, in_double)
+    sums.add(0, X[:100])
+    sums.add(100, X[100:])
+    first_pass = sums.result()
+    found = View.of(problem, first_pass.moments).receive(first_pass).found
+    if not in_double:
+        assert found is None
+        return
+    Z = transformed(X, True)
+    np.testing.assert_allclose(found.A, Z.T @ Z / np.linalg.norm(Z) ** 2, rtol=1e-11)
+
+
 def test_rows_of_next_to_no_weight_first(rng):
     """They set the provisional centre, far from all that counts: it must cancel, or be read again."""
     X = (rng.standard_normal((20000, 64)) * np.linspace(1, 0.5, 64)).astype(np.float32)

@@ -25,6 +25,7 @@ NARROW = 200  # columns up to which our kernel was ahead of BLAS, on two cores w
 SPARSE = 0.1  # density below which a product of sparse matrices was cheaper than one of dense blocks
 LEAST_ROWS = 8192  # rows at a time: adding a block's sum costs d^2, whatever the number of its rows
 CHUNK_ROWS = 1024  # rows that are squared at a time in double precision
+FEW_CANCEL = 10  # as CANCELS, where entries were multiplied in single precision: beyond it, less than 6 digits are left
 MATTERS = 1e-14  # a column with a smaller part of all squares drowns in the rounding of A, of 1e-16 per number
 MODERATE = 1e6  # units between its inverse and this are taken as 1: squares cannot overflow
 
@@ -39,7 +40,7 @@ class Matrix(Finding):
 
 
 class GramSum(MomentSum):
-    """Accumulates ``sum w_i (y_i - c) (y_i - c)^T`` and ``sum w_i (y_i - c)``, with ``y = unit x``, and the moments.
+    """Accumulates ``sum w_i (y_i - c) (y_i - c)^T``, with ``y = unit x``, and the moments.
 
     The origin c is the mean of the first rows, so that a large mean cancels before anything is squared: a difference
     from it is as exact as the number type allows, and every block's sum is added up in double precision. A mean that is
@@ -53,7 +54,7 @@ class GramSum(MomentSum):
         self.in_double = in_double  # whether entries are multiplied in double precision, whatever their type
         d = len(self.mean)
         self.least_rows = rows_at_a_time(d)
-        self.second, self.first = np.zeros((d, d)), np.zeros(d)
+        self.second = np.zeros((d, d))
         self.origin: Array | None = None  # this and the next three are set by the first rows that count
         self.unit, self.dtype, self.sparse = 1.0, np.dtype(np.float64), False
 
@@ -77,33 +78,28 @@ class GramSum(MomentSum):
         shifted = self.center and not self.sparse and bool((self.mean**2 > self.M2 / self.total).any())
         self.in_double = self.in_double or self.sparse or X.dtype == np.float64
         self.dtype = np.dtype(np.float64) if self.in_double else X.dtype
-        rounded = mean.astype(self.dtype).astype(
-            np.float64
-        )  # what is subtracted, to the last bit: `merge` relies on it
-        self.origin = rounded if shifted else np.zeros(len(mean))
+        # What is subtracted, to the last bit: `merge` and `finding` rely on it.
+        self.origin = mean.astype(self.dtype).astype(np.float64) if shifted else np.zeros(len(mean))
 
     def _add_narrow(self, X: Array, root: Array | None) -> None:
         assert self.origin is not None
         shift = self.origin / self.unit if self.origin.any() else None
         rows = make_rows(X, None, shift, root, None, self.unit)
-        kernels.gram(rows, self.second, self.first, self.n_threads, self.in_double)
+        kernels.gram(rows, self.second, self.n_threads, self.in_double)
 
     def _add_wide(self, X: Any, root: Array | None) -> None:
         cuts = [X.shape[0] * p // self.n_threads for p in range(self.n_threads + 1)]
         parts = [slice(lo, hi) for lo, hi in itertools.pairwise(cuts)]
         roots = [None if root is None else root[part] for part in parts]
-        for first, square in in_parallel(self.n_threads, self._sums, [X[part] for part in parts], roots):
-            self.first += first
+        for square in in_parallel(self.n_threads, self._square, [X[part] for part in parts], roots):
             self.second += square
 
-    def _sums(self, X: Any, root: Array | None) -> tuple[Array, Array]:
+    def _square(self, X: Any, root: Array | None) -> Array:
         Y = self._centred((X.toarray() if sp.issparse(X) else X).astype(self.dtype, copy=False))
         if root is not None:
             Y = Y * root[:, None]
         with np.errstate(over="ignore", invalid="ignore"):  # `finding` notices
-            ones = np.ones(len(Y), Y.dtype) if root is None else root
-            first = ones @ Y if self.center else np.zeros(Y.shape[1])
-            return first, Y.T @ Y  # BLAS knows a matrix times itself: half the work
+            return Y.T @ Y  # BLAS knows a matrix times itself: half the work
 
     def _centred(self, X: Array) -> Array:
         """The rows about the origin: X itself where there is nothing to do."""
@@ -114,7 +110,6 @@ class GramSum(MomentSum):
 
     def _add_sparse(self, X: Any, root: Array | None) -> None:
         rows = MappedRows(X.astype(np.float64), RowMap(np.dtype(np.float64), row_scale=root, unit=self.unit))
-        self.first += rows.X.T @ (np.ones(X.shape[0]) if root is None else root)
         self.second += rows.square()
 
     def _merge_more(self, other: GramSum) -> None:
@@ -127,10 +122,9 @@ class GramSum(MomentSum):
         if self.in_double and not other.in_double:  # one of several blocks may be denser than the others
             self.in_double, self.dtype = False, other.dtype
         ratio = self.unit / other.unit
-        delta, first = other.origin * ratio - self.origin, other.first * ratio
-        along = np.outer(delta, first)
-        self.second += other.second * ratio * ratio + along + along.T + other.total * np.outer(delta, delta)
-        self.first += first + other.total * delta
+        moved, mean = other.origin * ratio - self.origin, (other.running_mean * other.unit - other.origin) * ratio
+        along = other.total * np.outer(moved, mean + moved / 2)
+        self.second += other.second * ratio * ratio + along + along.T
 
     def finding(self, moments: Moments, col_scale: Array | None, trace: float, support: Array | None) -> Matrix | None:
         """``A``, centred, scaled and with trace 1.
@@ -142,9 +136,9 @@ class GramSum(MomentSum):
             return None
         A = self.second / moments.total
         if self.center:
-            delta = self.first / moments.total
-            A -= np.outer(delta, delta)
-            if (delta**2 > CANCELS * np.abs(A.diagonal())).any():
+            mean = moments.data_mean * self.unit - self.origin
+            A -= np.outer(mean, mean)
+            if (mean**2 > (CANCELS if self.in_double else FEW_CANCEL) * np.abs(A.diagonal())).any():
                 return None
         if col_scale is not None:
             A *= np.outer(col_scale / col_scale.max(), col_scale / col_scale.max())

@@ -33,6 +33,24 @@ struct FourRows {
     double total() const { return (w[0] + w[1]) + (w[2] + w[3]); }
 };
 
+// Adds factor * (x - shift), weighted, to `sum`, and its square to `squares`. Where all weights are 1, and the factor is
+// 1 as well, `plain` leaves these multiplications out. The sums are the same.
+template <bool plain, class T>
+void add_four(const FourRows<T>& four, i64 d, const T* shift, double factor, double* sum, double* squares) {
+    const T *x0 = four.x[0], *x1 = four.x[1], *x2 = four.x[2], *x3 = four.x[3];
+    const double f = plain ? 1.0 : factor;
+    const double w0 = plain ? 1.0 : four.w[0], w1 = plain ? 1.0 : four.w[1];
+    const double w2 = plain ? 1.0 : four.w[2], w3 = plain ? 1.0 : four.w[3];
+#pragma omp simd
+    for (i64 j = 0; j < d; j++) {
+        const double s = double(shift[j]);
+        const double t0 = f * (double(x0[j]) - s), t1 = f * (double(x1[j]) - s);
+        const double t2 = f * (double(x2[j]) - s), t3 = f * (double(x3[j]) - s);
+        sum[j] += (w0 * t0 + w1 * t1) + (w2 * t2 + w3 * t3);
+        squares[j] += (w0 * t0 * t0 + w1 * t1 * t1) + (w2 * t2 * t2 + w3 * t3 * t3);
+    }
+}
+
 template <class T>
 void moments(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, double factor, double* mean, double* M2,
              double*, double* total) {
@@ -44,17 +62,9 @@ void moments(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, dou
     for (i64 j = 0; j < d; j++) mean[j] = M2[j] = 0;
     for (i64 i = lo; i < hi; i += 4) {
         const FourRows<T> four(rows, i, hi, weight);
-        const T *x0 = four.x[0], *x1 = four.x[1], *x2 = four.x[2], *x3 = four.x[3];
-        const double w0 = four.w[0], w1 = four.w[1], w2 = four.w[2], w3 = four.w[3];
         W += four.total();
-#pragma omp simd
-        for (i64 j = 0; j < d; j++) {
-            const double s = double(shift[j]);
-            const double t0 = factor * (double(x0[j]) - s), t1 = factor * (double(x1[j]) - s);
-            const double t2 = factor * (double(x2[j]) - s), t3 = factor * (double(x3[j]) - s);
-            mean[j] += (w0 * t0 + w1 * t1) + (w2 * t2 + w3 * t3);
-            M2[j] += (w0 * t0 * t0 + w1 * t1 * t1) + (w2 * t2 * t2 + w3 * t3 * t3);
-        }
+        if (!weight && factor == 1 && i + 4 <= hi) add_four<true>(four, d, shift, factor, mean, M2);
+        else add_four<false>(four, d, shift, factor, mean, M2);
     }
     if (W > 0)
         for (i64 j = 0; j < d; j++) {
