@@ -23,14 +23,14 @@ from vrpca.data.first_pass import FirstPass, MomentSum, Pair, SampleProductSum
 from vrpca.data.stream import ROWS_PER_VECTOR, Basis, StreamSum
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
-from vrpca.linalg import orthonormalise
+from vrpca.linalg import orthonormalise, ritz
 from vrpca.memory import DOUBLE, PADDED, Size, padded_to, small_matrices
 from vrpca.options import Options
 from vrpca.solvers.base import Passes, Rng, Solver, less, random_start, together, whole_registers
 from vrpca.solvers.krylov import LEAST_HEARD, STATES, Krylov, KrylovState
 from vrpca.solvers.lanczos import Lanczos
 from vrpca.solvers.outside import TRUSTED, known_outside
-from vrpca.solvers.search_space import SearchSpace, leading_vectors
+from vrpca.solvers.search_space import SearchSpace
 from vrpca.solvers.witness import MOST, Witness, WitnessedState
 
 # These widths and lengths were found by trying, on MNIST, RCV1, news20 and generated spectra (`vrpca bench passes`).
@@ -185,7 +185,7 @@ class FromSample(Accelerated, Krylov):
         columns = min(self.start_width + (self.width if size.guessed else 0), size.d) + 1
         if not rows:
             return super().memory(size)
-        solved = (2 * self.products + STATES + 3) * columns * v + size.product(columns)
+        solved = (self.products + STATES + 3) * columns * v + size.product(columns)
         solved += small_matrices(self.products * columns) + size.joined(columns)
         summed = columns * (2 * v + SUMMED_BLOCKS * DOUBLE * size.d) + size.product(columns)
         return super().memory(size) | {
@@ -261,7 +261,7 @@ class Sampled(FromSample):
         self.capacity = max(SAMPLED_BLOCKS * self.block, SAMPLED_VECTORS)
 
     def _from_sample(self, sample: View, rng: Rng) -> np.ndarray:
-        return with_random_parts(leading_of_sample(sample, self.width, rng), sample.n, rng)
+        return leading_of_sample(sample, self.width, rng)
 
 
 class Wide(FromSample, FewPasses):
@@ -287,7 +287,7 @@ class Wide(FromSample, FewPasses):
         W = random_start(sample, columns, rng)
         known = max(columns - self.width, 0)
         if known:
-            W[:, :known] = leading_vectors(sample, np.ascontiguousarray(W[:, :known]), self.width, WIDE_PRODUCTS, rng)
+            W[:, :known] = leading_vectors(sample, known, WIDE_PRODUCTS, rng)
             orthonormalise(W)  # the random ones may depend on the leading ones where there are nearly d of them
         return W
 
@@ -307,7 +307,7 @@ class Reading(Wide):
         """As `Wide`; as `Sampled` where the start is too narrow for random columns besides."""
         if self.start_width >= 2 * self.width:
             return super()._from_sample(sample, rng)
-        return with_random_parts(leading_of_sample(sample, self.start_width, rng), sample.n, rng)
+        return leading_of_sample(sample, self.start_width, rng)
 
 
 class SparseReading(Reading):
@@ -327,9 +327,17 @@ def with_random_parts(W: np.ndarray, rows: int, rng: Rng) -> np.ndarray:
 
 
 def leading_of_sample(sample: View, width: int, rng: Rng) -> np.ndarray:
-    """The leading vectors of a sample, by block Krylov steps."""
-    W = random_start(sample, min(width, sample.d), rng)
-    return leading_vectors(sample, W, width, SAMPLE_PRODUCTS, rng)
+    """The leading vectors of a sample, and random parts for what it has missed."""
+    return with_random_parts(leading_vectors(sample, min(width, sample.d), SAMPLE_PRODUCTS, rng), sample.n, rng)
+
+
+def leading_vectors(sample: View, count: int, products: int, rng: Rng) -> np.ndarray:
+    """The leading vectors of a sample, as columns: block Lanczos steps from a random block, one per product."""
+    space = Lanczos(sample, count, count, count, products * count, rng)
+    for _ in range(products):
+        if space.pending:
+            space.expand(sample, rng)
+    return np.ascontiguousarray(space.combined(ritz(space.H)[1][:, :count]).T)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -198,19 +198,6 @@ def with_room(rows: np.ndarray, capacity: int) -> np.ndarray:
     return M
 
 
-def leading_vectors(operator: Operator, W: np.ndarray, width: int, products: int, rng: Rng) -> np.ndarray:
-    """The leading Ritz vectors, as many as W has columns: block Krylov steps from the block W, one per product."""
-    block = W.shape[1]
-    space = SearchSpace(operator, width, products * block)
-    space.expand(W.T, operator)
-    for _ in range(products - 1):
-        Z = space.new_directions(space.residuals(block)[1], rng)
-        if not len(Z):
-            break
-        space.expand(Z, operator)
-    return np.ascontiguousarray(space.vectors(block).T)
-
-
 def support_of(operator: Operator, width: int) -> tuple[np.ndarray | None, int]:
     """Where random vectors may differ from zero, and how many of them are independent there.
 
