@@ -1,10 +1,11 @@
 """Products of blocks against what the machine can do: seconds, and their ratio to the roofline.
 
-    python benchmarks/products.py [--data FOLDER] [--threads N]
+    python benchmarks/products.py [--data FOLDER] [--threads N] > docs/results/products/products.md
 
-The roofline of a dense product is the time to read X once, or to multiply it twice by the block at the rate of BLAS'
-matrix products, whichever is longer. That of a sparse product is the time to read X once. The best of some runs counts.
-FOLDER has rcv1.npz; without it, a generated matrix of the same size takes its place.
+What it prints is a Markdown page, which docs/benchmarks.md shows. The roofline of a dense product is the time to read X
+once, or to multiply it twice by the block at the rate of BLAS' matrix products, whichever is longer. That of a sparse
+product is the time to read X once. The best of all runs counts. FOLDER has rcv1.npz; without it, a generated matrix of
+the same size takes its place.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,13 @@ import scipy.sparse as sp
 
 from vrpca import kernels
 from vrpca.data.row_map import make_rows
-from vrpca.experiments.bench.roofline import measure
+from vrpca.experiments.bench.roofline import Rates, measure
+from vrpca.experiments.shared.summary import Table, machine, page
 from vrpca.linalg import aligned_zeros
 from vrpca.threads import n_threads
 
 COLUMNS = (1, 4, 8, 12, 13, 16, 24, 32, 48, 64)
-RUNS = 7
+RUNS, ROUNDS = 5, 4  # runs at a time, and how often the whole is measured: other work on the machine comes and goes
 
 
 def matrices(folder: Path | None) -> Iterator[tuple[str, Any]]:
@@ -60,19 +63,37 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--threads", type=int)
     options = parser.parse_args()
-    threads = n_threads(options.threads)
-    rates = measure(threads)
-    print(f"{threads} threads; {rates}\n")
-    print("| data | columns | ms | over the roofline | centred, ms |\n| --- | --- | --- | --- | --- |")
-    for name, X in matrices(options.data):
-        dense, mean = not sp.issparse(X), np.full(X.shape[1], 0.1)
-        size = X.nbytes if dense else X.data.nbytes + X.indices.nbytes
-        rate = rates.flops * 4 / X.dtype.itemsize
-        for columns in COLUMNS:
-            arithmetic = 4 * X.size * columns / rate if dense else 0.0
-            plain, centred = (seconds(X, columns, shift, threads) for shift in (None, mean))
-            over = plain / max(size / rates.bandwidth, arithmetic)
-            print(f"| {name} | {columns} | {plain * 1e3:.1f} | {over:.2f} | {centred * 1e3:.1f} |", flush=True)
+    threads, data = n_threads(options.threads), list(matrices(options.data))
+    measured = [measure(threads) for _ in range(ROUNDS)]
+    rounds = [[times(X, threads) for _, X in data] for _ in range(ROUNDS)]
+    measured += [measure(threads) for _ in range(ROUNDS)]
+    rates = replace(
+        measured[0], bandwidth=max(each.bandwidth for each in measured), flops=max(each.flops for each in measured)
+    )
+    best = np.min(rounds, axis=0)  # matrices x columns x (plain, centred)
+    rows = [
+        [name, str(columns), f"{1e3 * plain:.1f}", f"{plain / roofline(X, columns, rates):.2f}", f"{1e3 * centred:.1f}"]
+        for (name, X), found in zip(data, best, strict=True)
+        for columns, (plain, centred) in zip(COLUMNS, found, strict=True)
+    ]
+    table = Table("Products", ("data", "columns", "ms", "over the roofline", "centred, ms"), rows)
+    about = "`python benchmarks/products.py --data FOLDER`; the sparse matrix is "
+    about += "generated" if options.data is None else "RCV1's"
+    print(page("Products against the roofline", about, f"{machine(threads)}; {rates}", [table], None))
+
+
+def times(X: Any, threads: int) -> list[list[float]]:
+    """Seconds of products with blocks of several widths: as the rows are, and centred."""
+    mean = np.full(X.shape[1], 0.1)
+    return [[seconds(X, columns, shift, threads) for shift in (None, mean)] for columns in COLUMNS]
+
+
+def roofline(X: Any, columns: int, rates: Rates) -> float:
+    """Seconds that the machine needs for a product, at least."""
+    if sp.issparse(X):
+        return (X.data.nbytes + X.indices.nbytes) / rates.bandwidth
+    rate = rates.flops * np.dtype(np.float32).itemsize / X.dtype.itemsize
+    return max(X.nbytes / rates.bandwidth, 4 * X.size * columns / rate)
 
 
 if __name__ == "__main__":

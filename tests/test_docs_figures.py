@@ -78,6 +78,23 @@ def test_passes(folder, target):
         assert proven == pytest.approx([stored[row[0], solver] for solver in solvers], rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("name", "title", "ends"),
+    [
+        ("foundation", "Accuracy", True),
+        ("foundation", "Speed", True),
+        ("foundation", "Memory", False),
+        ("products", "Products", False),
+    ],
+)
+def test_tables_of_the_benchmarks(name, title, ends):
+    """The page shows the tables as the programs wrote them."""
+    end = ':end-before: "## "\n' if ends else ""
+    page = f"results/{name}/{name}.md"
+    assert f'```{{include}} {page}\n:start-after: "## {title}"\n{end}```' in (DOCS / "benchmarks.md").read_text()
+    assert f"## {title}\n\n| " in (DOCS / page).read_text()
+
+
 def test_certificates():
     for row in rows_after("certificates.md", "| kind | cases | converged | wrong | median looseness | 90% below |\n"):
         kind, seed = row[0].split("`")[1], row[0].rsplit(" ", 1)[1]

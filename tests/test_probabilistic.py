@@ -10,8 +10,9 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 import vrpca
-from solvers.problems import suboptimality, with_eigenvalues
-from vrpca import Status
+from solvers.problems import suboptimality, with_eigenvalues, with_singular_values
+from vrpca import Status, run
+from vrpca.solvers.accelerated import Sampled
 from vrpca.solvers.outside import RandomSearch
 
 
@@ -46,6 +47,15 @@ def test_what_a_bad_start_hides_is_found_and_taken_in():
     assert found.converged
     assert suboptimality(X, found.Vt) <= 1e-6
     np.testing.assert_allclose(found.s, [5, 3], rtol=1e-5)
+
+
+def test_a_run_with_what_was_found_does_not_start_from_the_first_pass_again(monkeypatch):
+    """It starts from what was found outside; a start that the first pass has left would take its place."""
+    jobs = []
+    monkeypatch.setattr(run, "proven", lambda job, outcome: jobs.append(job) or outcome)
+    X = with_singular_values(4000, 60, 0.93 ** np.arange(60), 0)
+    vrpca.svd(X, 3, solver="accelerated", certificate="probabilistic", cost="time", random_state=0)
+    assert [type(job.solver) for job in jobs] == [Sampled] and jobs[0].first_pass.found is None
 
 
 def test_too_few_passes_leave_it_unproven():

@@ -83,7 +83,7 @@ class Plan:
     task: Task
     solver: Solver
     room: Room
-    need: Need  # the memory that a fit takes by this plan: the least that this solver takes, where that is too much
+    need: Need  # the memory of a fit by this plan; where nothing fits, of the smallest that this solver can do
     block_bytes: int  # of a block of a file
     proof_products: int  # the most of a random search
 
@@ -102,7 +102,7 @@ class Choice(NamedTuple):
 
     solver: Solver
     block_bytes: int  # of a block of a file
-    products: int  # the most of a random search
+    proof_products: int  # the most of a random search
     need: Need
 
 
@@ -223,11 +223,11 @@ def _planned(options: Options, room: Room, name: str, reason: str, task: Task, k
     choice = next(room.choices(solver, transpose, sizes), None) or room.smallest(solver, transpose, sizes)
     if name == "accelerated":
         side = SOLVERS["gram"].transposes(source)
-        gram = room.choice(_solver(options, room, "gram", side, count), side, choice.block_bytes, choice.products)
+        gram = room.choice(_solver(options, room, "gram", side, count), side, choice.block_bytes, choice.proof_products)
         suits = not limited or choice.block_bytes in room.block_sizes("gram", limited)
         room = replace(room, has_gram=suits and gram.need.bytes <= room.limit)
     worker = _solver(options, room, name, transpose, 1) if fraction else choice.solver
-    return Plan(name, reason, transpose, task, worker, room, choice.need, choice.block_bytes, choice.products)
+    return Plan(name, reason, transpose, task, worker, room, choice.need, choice.block_bytes, choice.proof_products)
 
 
 def _solver(options: Options, room: Room, name: str, transpose: bool, k: int) -> Solver:
@@ -266,14 +266,14 @@ def block_width(options: Options, name: str, k: int, sparse: bool) -> int:
     return SOLVERS[name].width_for(k, options.cost, sparse) if options.oversample is None else k + options.oversample
 
 
-def solver_for(options: Options, name: str, k: int, entries: int, d: int, sparse: bool = False) -> Solver:
+def solver_for(options: Options, name: str, k: int, entries: int, d: int, sparse: bool) -> Solver:
     """The solver of this name for k components, and vectors of length d."""
     width = min(block_width(options, name, k, sparse), d)
     options.check_width(width)
     return make_solver(name, options, width, entries, d, sparse)
 
 
-def make_solver(name: str, options: Options, width: int, entries: int, d: int, sparse: bool = False) -> Solver:
+def make_solver(name: str, options: Options, width: int, entries: int, d: int, sparse: bool) -> Solver:
     """The solver of this name, for blocks of `width` columns and vectors of length d; X stores `entries`."""
     kind = VARIANTS[name](options, width, entries, d, sparse) if name in VARIANTS else SOLVERS[name]
     return kind(options, width)
@@ -344,7 +344,7 @@ def accelerated_seconds(task: Task) -> float:
 def accelerated_passes(task: Task) -> float:
     """The passes that `accelerated` needs on spectra of real data."""
     digits = min(max(-math.log10(max(task.tol, 1e-16)), 1.0), 16.0)
-    if task.cost == "reading":  # measured to 1e-6: 2.05 and 3.05 dense, 4.05 to 7.05 sparse
+    if task.cost == "reading":  # those with more than 100 entries per feature; docs/solvers.md has what was measured
         return 2 + 0.6 * digits + task.k / 20 if task.sparse else 1 + 0.3 * digits
     return 3 + 0.8 * digits + task.k / 2.5 if task.sparse else 1.6 + 0.6 * digits + min(3.0, task.k / 15)
 

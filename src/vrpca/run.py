@@ -402,7 +402,7 @@ def best_of_restarts(job: Job, W0: np.ndarray | None = None, give_up: GiveUp | N
         job.checkpoint.forget(beaten)
         if outcome.status is Status.INTERRUPTED:  # whichever run was the best
             return replace(best, status=Status.INTERRUPTED)
-        if outcome.status in ENDS_EVERYTHING or left == 1:
+        if outcome.status in ENDS_EVERYTHING:
             break
         job = replace(job, first_pass=job.first_pass.without_start())
     assert best is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -179,22 +181,52 @@ def test_the_certificate_is_exact_and_true(k, decay, dtype):
     assert true <= found.certificate.suboptimality + helpers.summed(len(X))  # LAPACK sums over rows, too
 
 
-@pytest.mark.parametrize("in_double", [False, True])
-def test_a_jump_after_the_first_rows(in_double, rng):
-    """The provisional centre is far from the mean then: too far for sums in single precision."""
-    X = rng.standard_normal((5000, 8)).astype(np.float32)
-    X[100:] += 100
-    problem = Problem(as_source(X), None, True, False, 1)
-    sums = GramSum(problem, in_double)
-    sums.add(0, X[:100])
-    sums.add(100, X[100:])
-    first_pass = sums.result()
+def merged(X, weights, cuts, **options):
+    """A as several parts sum it up, each with blocks of its own; None where the view has no use for it."""
+    problem = Problem(as_source(X), weights, True, False, 1)
+    parts = []
+    for blocks in cuts:
+        parts.append(GramSum(problem, **options))
+        for lo, hi in itertools.pairwise(blocks):
+            parts[-1].add(lo, X[lo:hi])
+    for other in parts[1:]:
+        parts[0].merge(other)
+    first_pass = parts[0].result()
     found = View.of(problem, first_pass.moments).receive(first_pass).found
-    if not in_double:
-        assert found is None
-        return
-    Z = transformed(X, True)
-    np.testing.assert_allclose(found.A, Z.T @ Z / np.linalg.norm(Z) ** 2, rtol=1e-11)
+    return None if found is None else found.A
+
+
+@pytest.mark.parametrize("in_double", [False, True])
+@pytest.mark.parametrize("cuts", [[(0, 100, 5000)], [(0, 2500), (2500, 2600, 5000)]], ids=["one part", "two parts"])
+def test_a_jump_after_the_first_rows(cuts, in_double, rng):
+    """The provisional mean is far from the mean then: A would be less exact than its certificate says."""
+    X = rng.standard_normal((5000, 8)).astype(np.float32)
+    weights = np.ones(5000)
+    first = slice(*cuts[-1][:2])
+    X[first] += 100
+    weights[first] = 1e-6
+    assert merged(X, weights, cuts, in_double=in_double) is None
+    found = vrpca.pca(X, 2, solver="gram", sample_weight=weights, compute_u=False)
+    assert found.converged and found.certificate.kind == "exact"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", ["units", "weights", "no weight first", "drift", "sorted far from zero"])
+def test_parts_that_differ(case, dtype, rng):
+    X = rng.standard_normal((6000, 20)) * np.linspace(2, 1, 20)
+    weights = None
+    if case == "units":
+        X[:2000] *= 1e-10
+    elif case == "drift":
+        X += np.linspace(-1, 1, 6000)[:, None] * np.arange(20) / 5
+    elif case == "sorted far from zero":
+        X = X[np.argsort(X[:, 0])] + 1e4
+    else:
+        weights = rng.uniform(0.1, 3, 6000)
+        weights[: 2000 if case == "no weight first" else 0] = 0
+    X = X.astype(dtype)
+    A = merged(X, weights, [(0, 1000, 2000), (2000, 5000), (5000, 6000)])
+    np.testing.assert_allclose(A, expected(X, True, False, weights), atol=50 * np.finfo(dtype).eps)
 
 
 def test_rows_of_next_to_no_weight_first(rng):

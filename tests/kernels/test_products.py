@@ -247,14 +247,15 @@ def test_moments_and_squares_agree_with_their_twins(drawn, weights, factor, thre
 
 def check_gram(case, rng, threads):
     d = case.shape[1]
-    start = rng.standard_normal((d, d))
-    start += start.T.copy()
-    exact = start + case.Z.T @ case.Z
-    allowed = rounding(case) * (case.magnitude.T @ case.magnitude) + 1e-12
+    start = rng.standard_normal((d, d + 1))
+    start[:, :d] += start[:, :d].T.copy()
+    scales = np.ones(case.shape[0]) if case.row_map[2] is None else case.row_map[2]
+    exact = start + case.Z.T @ np.column_stack([case.Z, scales])
+    allowed = rounding(case) * (case.magnitude.T @ np.column_stack([case.magnitude, scales])) + 1e-12
     for implementation in (native, reference):
-        G = start.copy()
-        implementation.gram(case.rows(implementation), G, threads)
-        assert_close(G, exact, allowed)
+        G, first = start[:, :d].copy(), start[:, d].copy()
+        implementation.gram(case.rows(implementation), G, first, threads)
+        assert_close(np.column_stack([G, first]), exact, allowed)
         np.testing.assert_allclose(G, G.T, rtol=1e-12, atol=1e-12)
 
 
@@ -270,18 +271,11 @@ def test_gram_of_more_rows_than_are_packed_at_once(d, dtype, rng):
     check_gram(make_case(rng, 1300, d, "dense", dtype, (True,) * 4), rng, 2)
 
 
-def test_gram_of_rows_without_columns():
-    for implementation in (native, reference):
-        implementation.gram(
-            implementation.dense_rows(np.zeros((9, 0)), None, None, None, None, 1.0), np.zeros((0, 0)), 2
-        )
-
-
 @pytest.mark.parametrize("threads", [1, 2])
 def test_float32_gram_of_many_rows_keeps_its_accuracy(threads, rng):
     X, mean, Z = many_rows(rng)
-    G = np.zeros((8, 8))
-    native.gram(native.dense_rows(X, None, mean, None, None, 1.0), G, threads)
+    G, first = np.zeros((8, 8)), np.zeros(8)
+    native.gram(native.dense_rows(X, None, mean, None, None, 1.0), G, first, threads)
     exact = Z.T @ Z
     assert np.linalg.norm(G - exact) < 4 * eps(np.float32) * np.linalg.norm(exact)
 
@@ -291,9 +285,12 @@ def test_float32_gram_of_many_rows_keeps_its_accuracy(threads, rng):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_float32_gram_in_double_rounds_nothing_to_float32(threads, d, parts, rng):
     case = make_case(rng, 700, d, "dense", np.float32, parts)
-    G = np.zeros((d, d))
-    native.gram(case.rows(native), G, threads, in_double=True)
-    assert np.abs(G - case.Z.T @ case.Z).max() < 1e-13 * (case.magnitude.T @ case.magnitude).max()
+    G, first = np.zeros((d, d)), np.zeros(d)
+    native.gram(case.rows(native), G, first, threads, in_double=True)
+    scales = np.ones(700) if case.row_map[2] is None else case.row_map[2]
+    largest = (case.magnitude.T @ np.column_stack([case.magnitude, scales])).max()
+    assert np.abs(G - case.Z.T @ case.Z).max() < 1e-13 * largest
+    assert np.abs(first - case.Z.T @ scales).max() < 1e-13 * largest
 
 
 @pytest.mark.parametrize("kind", KINDS)

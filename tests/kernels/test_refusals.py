@@ -210,11 +210,12 @@ def test_a_negative_number_of_columns_is_refused(columns):
 
 
 @pytest.mark.parametrize("spoil", SPOILERS)
-def test_gram_refuses_what_is_wrong(spoil, rng):
+@pytest.mark.parametrize("name", ["G", "first"])
+def test_gram_refuses_what_is_wrong(name, spoil, rng):
     case = make_case(rng, N, D)
-    given = {"G": np.zeros((D, D)), "threads": 1}
+    given = {"G": np.zeros((D, D)), "first": np.zeros(D), "threads": 1}
     native.gram(case.rows(native), **given)
-    given["G"] = spoil(given["G"])
+    given[name] = spoil(given[name])
     assert_refused("gram", case, given)
 
 

@@ -223,9 +223,9 @@ void test_gram(const Case<DenseRows<T>>& c) {
     DISPATCH(gram(rows_of(c), 0, c.n, G.get(), strips.get()));
     Numbers upper, expected;
     for (i64 i = 0; i < c.d; i++)
-        for (i64 j = i; j < c.d; j++) {
+        for (i64 j = i; j <= c.d; j++) {
             double sum = 0;
-            for (i64 k = 0; k < c.n; k++) sum += c.z(k, i) * c.z(k, j);
+            for (i64 k = 0; k < c.n; k++) sum += c.z(k, i) * (j < c.d ? c.z(k, j) : c.r[k]);
             upper.push_back(G[i * side + j]), expected.push_back(sum);
         }
     compare<T>(c.name + " gram", upper, expected);

@@ -95,7 +95,7 @@ def test_states_keep_their_identities(solver, k, transpose):
     Z = (Z.T if transpose else Z) * np.sqrt(view.n) / np.linalg.norm(Z)
     A = Z.T @ Z / view.n
     rng = np.random.default_rng(1)
-    worker = make_solver(solver, Options(), k, view.source.entries, view.d)
+    worker = make_solver(solver, Options(), k, view.source.entries, view.d, view.source.sparse)
     state = worker.start(view, NOTHING_FOUND, rng)
     for _ in range(4):
         W = state.vectors()

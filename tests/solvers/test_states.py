@@ -54,7 +54,7 @@ def made(name):
     """A view, and a solver for it."""
     X, solver, width, options, kind = CASES[name]
     view = view_of(X)
-    found = make_solver(solver, Options(**options), width, view.source.entries, view.d)
+    found = make_solver(solver, Options(**options), width, view.source.entries, view.d, view.source.sparse)
     assert type(found) is kind
     return view, found
 

@@ -28,6 +28,9 @@ HEAD_ENTRIES = 65536  # entries of the first block that tell how large numbers a
 # is as much larger then, but the rows need not be copied.
 LATE = 4.0
 CANCELS = 1e6  # mean squared over variance: beyond it, subtracting the mean late costs more than 6 of 16 digits
+# The same for dense rows, whose certificates do not allow for it: squares about a provisional mean over the variance.
+# Beyond it, rounding could be as large as all that they allow for.
+FAR = 10.0
 MEAN_ROUNDING = 1e-12  # relative rounding of means: sums in double precision, with room for many rows
 CONSTANT = 64 * float(np.finfo(float).eps)  # a deviation below this part of the mean is the rounding of the mean's sum
 FLIPPED = ("column", "row")  # what rows and columns of a block are to the user where it is one of the transpose
@@ -436,7 +439,8 @@ class SampleProductSum(MomentSum):
         W, U = self.W.astype(np.float64), self.sum / ratio / ratio / moments.total
         if self.origin is not None:
             delta = moments.mean - self.origin * moments.factor
-            if (delta**2 > CANCELS * moments.variance + (MEAN_ROUNDING * moments.mean) ** 2).any():
+            rounding = (MEAN_ROUNDING * moments.mean) ** 2
+            if (delta**2).sum() > (FAR - 1) * moments.variance.sum() + rounding.sum():
                 return None
             U -= np.outer(delta, delta @ W)
         if support is not None:

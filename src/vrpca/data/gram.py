@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca import kernels
-from vrpca.data.first_pass import CANCELS, PIECE_ENTRIES, Finding, Moments, MomentSum, Problem, first_unit
+from vrpca.data.first_pass import CANCELS, FAR, PIECE_ENTRIES, Finding, Moments, MomentSum, Problem, first_unit
 from vrpca.data.row_map import MappedRows, OfMappedRows, RowMap, make_rows
 from vrpca.data.source import ArraySum
 from vrpca.threads import in_parallel
@@ -25,7 +25,6 @@ NARROW = 200  # columns up to which our kernel was ahead of BLAS, on two cores w
 SPARSE = 0.1  # density below which a product of sparse matrices was cheaper than one of dense blocks
 LEAST_ROWS = 8192  # rows at a time: adding a block's sum costs d^2, whatever the number of its rows
 CHUNK_ROWS = 1024  # rows that are squared at a time in double precision
-FEW_CANCEL = 10  # as CANCELS, where entries were multiplied in single precision: beyond it, less than 6 digits are left
 MATTERS = 1e-14  # a column with a smaller part of all squares drowns in the rounding of A, of 1e-16 per number
 MODERATE = 1e6  # units between its inverse and this are taken as 1: squares cannot overflow
 
@@ -40,7 +39,7 @@ class Matrix(Finding):
 
 
 class GramSum(MomentSum):
-    """Accumulates ``sum w_i (y_i - c) (y_i - c)^T``, with ``y = unit x``, and the moments.
+    """Accumulates ``sum w_i (y_i - c) (y_i - c)^T`` and ``sum w_i (y_i - c)``, with ``y = unit x``, and the moments.
 
     The origin c is the mean of the first rows, so that a large mean cancels before anything is squared: a difference
     from it is as exact as the number type allows, and every block's sum is added up in double precision. A mean that is
@@ -54,7 +53,8 @@ class GramSum(MomentSum):
         self.in_double = in_double  # whether entries are multiplied in double precision, whatever their type
         d = len(self.mean)
         self.least_rows = rows_at_a_time(d)
-        self.second = np.zeros((d, d))
+        self.second, self.first = np.zeros((d, d)), np.zeros(d)
+        self.moved = np.zeros(d)  # what the diagonal gained when sums were moved here from other origins
         self.origin: Array | None = None  # this and the next three are set by the first rows that count
         self.unit, self.dtype, self.sparse = 1.0, np.dtype(np.float64), False
 
@@ -85,21 +85,24 @@ class GramSum(MomentSum):
         assert self.origin is not None
         shift = self.origin / self.unit if self.origin.any() else None
         rows = make_rows(X, None, shift, root, None, self.unit)
-        kernels.gram(rows, self.second, self.n_threads, self.in_double)
+        kernels.gram(rows, self.second, self.first, self.n_threads, self.in_double)
 
     def _add_wide(self, X: Any, root: Array | None) -> None:
         cuts = [X.shape[0] * p // self.n_threads for p in range(self.n_threads + 1)]
         parts = [slice(lo, hi) for lo, hi in itertools.pairwise(cuts)]
         roots = [None if root is None else root[part] for part in parts]
-        for square in in_parallel(self.n_threads, self._square, [X[part] for part in parts], roots):
+        for first, square in in_parallel(self.n_threads, self._sums, [X[part] for part in parts], roots):
+            self.first += first
             self.second += square
 
-    def _square(self, X: Any, root: Array | None) -> Array:
+    def _sums(self, X: Any, root: Array | None) -> tuple[Array, Array]:
         Y = self._centred((X.toarray() if sp.issparse(X) else X).astype(self.dtype, copy=False))
         if root is not None:
             Y = Y * root[:, None]
         with np.errstate(over="ignore", invalid="ignore"):  # `finding` notices
-            return Y.T @ Y  # BLAS knows a matrix times itself: half the work
+            ones = np.ones(len(Y), Y.dtype) if root is None else root
+            first = ones @ Y if self.center else np.zeros(Y.shape[1])
+            return first, Y.T @ Y  # BLAS knows a matrix times itself: half the work
 
     def _centred(self, X: Array) -> Array:
         """The rows about the origin: X itself where there is nothing to do."""
@@ -110,6 +113,7 @@ class GramSum(MomentSum):
 
     def _add_sparse(self, X: Any, root: Array | None) -> None:
         rows = MappedRows(X.astype(np.float64), RowMap(np.dtype(np.float64), row_scale=root, unit=self.unit))
+        self.first += rows.X.T @ (np.ones(X.shape[0]) if root is None else root)
         self.second += rows.square()
 
     def _merge_more(self, other: GramSum) -> None:
@@ -121,28 +125,35 @@ class GramSum(MomentSum):
             self.in_double = other.in_double
         if self.in_double and not other.in_double:  # one of several blocks may be denser than the others
             self.in_double, self.dtype = False, other.dtype
+        self.sparse = self.sparse and other.sparse
         ratio = self.unit / other.unit
-        moved, mean = other.origin * ratio - self.origin, (other.running_mean * other.unit - other.origin) * ratio
-        along = other.total * np.outer(moved, mean + moved / 2)
-        self.second += other.second * ratio * ratio + along + along.T
+        delta, first = other.origin * ratio - self.origin, other.first * ratio
+        along = np.outer(delta, first)
+        move = along + along.T + other.total * np.outer(delta, delta)
+        self.first += first + other.total * delta
+        self.second += other.second * ratio * ratio + move
+        self.moved += other.moved * ratio * ratio + move.diagonal()
 
     def finding(self, moments: Moments, col_scale: Array | None, trace: float, support: Array | None) -> Matrix | None:
         """``A``, centred, scaled and with trace 1.
 
-        None if squares of numbers so different in size overflow or vanish, or if the mean is so large that it does not
-        cancel.
+        None if squares of numbers so different in size overflow or vanish, or if rows lie so far from their origins
+        that the difference does not cancel.
         """
         if self.origin is None or self._vanishes(moments, col_scale is not None):
             return None
         A = self.second / moments.total
+        squares = (self.second.diagonal() - self.moved) / moments.total  # about the origins of the sums
         if self.center:
-            mean = moments.data_mean * self.unit - self.origin
-            A -= np.outer(mean, mean)
-            if (mean**2 > (CANCELS if self.in_double else FEW_CANCEL) * np.abs(A.diagonal())).any():
-                return None
+            delta = self.first / moments.total
+            A -= np.outer(delta, delta)
         if col_scale is not None:
-            A *= np.outer(col_scale / col_scale.max(), col_scale / col_scale.max())
+            scale = col_scale / col_scale.max()
+            A *= np.outer(scale, scale)
+            squares *= scale**2
         total = np.trace(A)
+        if squares.sum() > (CANCELS if self.sparse else FAR) * total:
+            return None
         return Matrix(A / total, self.in_double) if np.isfinite(A).all() and total > 0 else None
 
     def _vanishes(self, moments: Moments, scaled: bool) -> bool:

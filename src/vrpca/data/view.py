@@ -22,6 +22,7 @@ from vrpca.data.source import ArraySum, Source, pieces
 from vrpca.data.stream import MappedStream
 from vrpca.errors import DataError
 from vrpca.linalg import aligned_zeros
+from vrpca.memory import PADDED, padded_to
 from vrpca.typing import Array, Rng, Where
 
 # A deviation below this part of the mean is rounding. The 10 is that of scikit-learn's StandardScaler.
@@ -161,7 +162,7 @@ class View:
 
     def columns_for(self, vectors: int) -> int:
         """How many columns to multiply by for so many vectors. Sparse rows take as long with 8 of them as with 5."""
-        return vectors if vectors <= 4 or not self.source.sparse else -(-vectors // 8) * 8
+        return padded_to(vectors, PADDED) if self.source.sparse and vectors > PADDED // 2 else vectors
 
     def projections(self, W: Array) -> Array:
         """``Z W``, by one pass."""

@@ -101,10 +101,11 @@ def squares(rows: Rows, weight: Array | None, factor: float, threads: int) -> tu
     return float(w.sum()), total
 
 
-def gram(rows: Rows, G: Array, threads: int, in_double: bool = False) -> None:
-    """``G += Z^T Z``, for a dense X; always in double precision here."""
+def gram(rows: Rows, G: Array, first: Array, threads: int, in_double: bool = False) -> None:
+    """``G += Z^T Z`` and ``first += Z^T r`` with the row scales r, for a dense X; always in double precision here."""
     Z = rows.a[:, None] * (rows.X.astype(float) * rows.s - np.outer(rows.b, rows.m))
     G += Z.T @ Z
+    first += rows.r @ Z
 
 
 def vr_vector(

@@ -23,7 +23,7 @@ from vrpca.data.first_pass import FirstPass, MomentSum, Pair, SampleProductSum
 from vrpca.data.stream import ROWS_PER_VECTOR, Basis, StreamSum
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
-from vrpca.linalg import orthonormalise, ritz
+from vrpca.linalg import ritz
 from vrpca.memory import DOUBLE, PADDED, Size, padded_to, small_matrices
 from vrpca.options import Options
 from vrpca.solvers.base import Passes, Rng, Solver, less, random_start, together, whole_registers
@@ -284,12 +284,9 @@ class Wide(FromSample, FewPasses):
         Random parts of all vectors, as in `Sampled`, would cost a factor of 20 after the first pass: there are many.
         """
         columns = min(self.start_width, sample.d)
-        W = random_start(sample, columns, rng)
         known = max(columns - self.width, 0)
-        if known:
-            W[:, :known] = leading_vectors(sample, known, WIDE_PRODUCTS, rng)
-            orthonormalise(W)  # the random ones may depend on the leading ones where there are nearly d of them
-        return W
+        W = leading_vectors(sample, known, WIDE_PRODUCTS, rng) if known else None
+        return random_start(sample, columns, rng, W)
 
 
 class Reading(Wide):

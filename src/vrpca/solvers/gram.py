@@ -1,4 +1,4 @@
-"""The eigenvectors of A itself, where A (d x d) fits: one pass, or two where single precision does not do; exact."""
+"""The eigenvectors of A itself, where A (d x d) fits: one pass, or two where rounding shows in the first; exact."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Gram(Solver[Answer]):
     """A, and its leading eigenvectors by LAPACK.
 
     The first A is the one that the first pass summed up, in the precision of the data unless the tolerance is very
-    small; if rounding shows in the certificate, another pass sums it up in double precision.
+    small. Another pass sums it up in double precision if rounding shows in the certificate, or if the first rows, whose
+    mean is the provisional one, say little about the others.
     """
 
     @staticmethod

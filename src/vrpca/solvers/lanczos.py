@@ -1,8 +1,8 @@
-"""Block Lanczos factorisation with full reorthogonalisation and thick restart (Wu and Simon 2000), for narrow blocks.
+"""Block Lanczos factorisation with full reorthogonalisation and thick restart (Wu and Simon 2000).
 
 The invariant, vectors being rows: ``S A = H S + B^T Z``, where the rows of S and of the next block Z are orthonormal,
-and orthogonal to each other. Products with A are made of narrow blocks only, and residuals of Ritz vectors come from B
-without touching a vector.
+and orthogonal to each other. Only Z is multiplied by A, and residuals of Ritz vectors come from B without touching a
+vector.
 """
 
 from __future__ import annotations

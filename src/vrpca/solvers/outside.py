@@ -198,7 +198,7 @@ class Complement:
         return out
 
     def columns_for(self, vectors: int) -> int:
-        """As many as the view has."""
+        """How many columns to multiply by for so many vectors."""
         return self.view.columns_for(vectors)
 
 

@@ -22,7 +22,7 @@ VANISHED = 1e-8  # singular values of small orthonormal matrices below this: the
 
 
 class Operator(Protocol):
-    """A symmetric matrix that is known by its products: a view, or a part of its rows."""
+    """A symmetric matrix that is known by its products: A itself (a view), or A outside of an answer."""
 
     d: int
     dtype: np.dtype

@@ -174,9 +174,9 @@ void product(const BoundRows<DenseRows<T>>& self, const T* W, i64 l, T* U, T* P,
     }
 }
 
-// G += Z^T Z. Numbers are multiplied in A. The kernel sums up one triangle only.
+// G += Z^T Z and first += Z^T r, with the row scales r. Numbers are multiplied in A. The kernel sums up one triangle only.
 template <class A, class T>
-void gram(const DenseRows<T>& r, double* G, i64 threads) {
+void gram(const DenseRows<T>& r, double* G, double* first, i64 threads) {
     const i64 parts = parts_of(r, threads), d = r.d;
     const i64 side = DISPATCH(gram_side<A>(d)), room = DISPATCH(gram_room<A>(d));
     const auto cut = split(r, parts);
@@ -186,11 +186,12 @@ void gram(const DenseRows<T>& r, double* G, i64 threads) {
         DISPATCH(gram(r, cut[p], cut[p + 1], sums.get() + p * side * side, strips.get() + p * room));
     });
     for (i64 i = 0; i < d; i++)
-        for (i64 j = i; j < d; j++) {
+        for (i64 j = i; j <= d; j++) {
             double g = 0;
             for (i64 p = 0; p < parts; p++) g += sums[(p * side + i) * side + j];
-            G[i * d + j] += g;
-            if (i < j) G[j * d + i] = G[i * d + j];
+            if (j == d) first[i] += g;
+            else G[i * d + j] += g;
+            if (i < j && j < d) G[j * d + i] = G[i * d + j];
         }
 }
 
@@ -211,14 +212,14 @@ void bind_product(nb::module_& m) {
 
 template <class R>
 void bind_gram(nb::module_& m) {
-    m.def("gram", [](const BoundRows<R>& self, Mat<double> G, i64 threads, bool in_double) {
+    m.def("gram", [](const BoundRows<R>& self, Mat<double> G, Vec<double> first, i64 threads, bool in_double) {
         const i64 d = self.rows.d;
-        require(i64(G.shape(0)) == d && i64(G.shape(1)) == d, "G must be (columns of the data) squared");
+        require(i64(G.shape(0)) == d && i64(G.shape(1)) == d && i64(first.size()) == d,
+                "G must be (columns of the data) squared, first as long as a row");
         nb::gil_scoped_release release;
-        if (d == 0) return;
-        if (in_double) gram<double>(self.rows, G.data(), threads);
-        else gram<typename R::T>(self.rows, G.data(), threads);
-    }, "rows"_a, array("G"), "threads"_a, "in_double"_a = false);
+        if (in_double) gram<double>(self.rows, G.data(), first.data(), threads);
+        else gram<typename R::T>(self.rows, G.data(), first.data(), threads);
+    }, "rows"_a, array("G"), array("first"), "threads"_a, "in_double"_a = false);
 }
 
 }  // namespace

@@ -5,8 +5,9 @@
 namespace vrpca {
 namespace VRPCA_ISA {
 
-// The upper triangle of G += Z^T Z over rows lo..hi. G is square with gram_side(d) rows. `strips` has room for
-// gram_room(d) numbers. Numbers are multiplied in A, the type of the strips: that of the data, or double.
+// The upper triangle of G += [Z r]^T [Z r] over rows lo..hi. r is one more column behind those of Z: the row scales
+// without the unit. G is square with gram_side(d) rows. `strips` has room for gram_room(d) numbers. Numbers are
+// multiplied in A, the type of the strips: that of the data, or double.
 template <class T, class A>
 void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, A* strips);
 template <class A>

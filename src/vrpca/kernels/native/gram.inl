@@ -22,9 +22,9 @@ constexpr i64 HALF_BROADCAST = 2 * BROADCAST < 16 ? 2 * BROADCAST : 16;
 // cache while they are multiplied. More rows make the additions to G in double rarer.
 constexpr i64 GRAM_BYTES = 1 << 17;
 
-// The columns of Z, padded to whole strips.
+// The columns of Z and r, padded to whole strips.
 template <class T>
-i64 gram_side(i64 d) { return (d + STRIP<T> - 1) / STRIP<T> * STRIP<T>; }
+i64 gram_side(i64 d) { return (d + 1 + STRIP<T> - 1) / STRIP<T> * STRIP<T>; }
 
 // Rows that are copied at a time. At least 16, so that the additions to G do not take most of the time on wide data.
 // At most 128, so that rounding of the sums in T stays small.
@@ -56,19 +56,18 @@ inline void gram_tile(const T* const* left, i64 columns, const T* right, i64 cou
     }
 }
 
-// Products of all d columns, `most` at a time, with the strips that begin at the columns from `start` to before `stop`;
-// strips before a column's own are left out. Strips have room for `rows` rows, of which `count` are there.
+// Products of the columns before `end`, `most` at a time, with the strips that begin at the columns from `start` to
+// before `stop`; strips before a column's own are left out. Strips have room for `rows` rows, of which `count` are there.
 template <class T, int registers, int most>
-void gram_tiles(const T* strips, i64 rows, i64 count, i64 start, i64 stop, i64 d, double* G) {
+void gram_tiles(const T* strips, i64 rows, i64 count, i64 start, i64 stop, i64 end, i64 side, double* G) {
     constexpr i64 S = STRIP<T>;
-    const i64 side = gram_side<T>(d);
-    for (i64 i = 0; i < d; i += most) {
+    for (i64 i = 0; i < end; i += most) {
         const T* left[most];
         for (i64 q = 0; q < most; q++) {
-            const i64 column = i + q < d ? i + q : d - 1;
+            const i64 column = i + q < side ? i + q : side - 1;
             left[q] = strips + column / S * S * rows + column % S;
         }
-        const i64 columns = d - i < most ? d - i : most, own = i / S * S;
+        const i64 columns = side - i < most ? side - i : most, own = i / S * S;
         for (i64 c = own < start ? start : own; c < stop; c += S)
             gram_tile<T, registers, most>(left, columns, strips + c * rows, count, G + i * side + c, side);
     }
@@ -121,14 +120,17 @@ template <class T, class A>
 void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, A* strips) {
     constexpr i64 S = STRIP<A>;
     const i64 d = rows.d, side = gram_side<A>(d), most = gram_rows<A>(d);
-    const bool half = d - (side - S) <= LANE<A>;  // whether the last strip has columns in one register only
+    const bool half = d + 1 - (side - S) <= LANE<A>;  // whether the last strip has columns in one register only
     A* scratch = strips + side * most;
     for (i64 e = (side - S) * most; e < side * most; e++) strips[e] = 0;  // the padding is in the last strip
     for (i64 first = lo; first < hi; first += most) {
         const i64 count = hi - first < most ? hi - first : most;
-        for (i64 r = 0; r < count; r++) copy_row(rows, first + r, strips, most, r, scratch);
-        gram_tiles<A, 2, int(BROADCAST)>(strips, most, count, 0, half ? side - S : side, d, G);
-        if (half) gram_tiles<A, 1, int(HALF_BROADCAST)>(strips, most, count, side - S, side, d, G);
+        for (i64 r = 0; r < count; r++) {
+            copy_row(rows, first + r, strips, most, r, scratch);
+            strips[d / S * S * most + r * S + d % S] = A(row_scale(rows.map, first + r));
+        }
+        gram_tiles<A, 2, int(BROADCAST)>(strips, most, count, 0, half ? side - S : side, d + 1, side, G);
+        if (half) gram_tiles<A, 1, int(HALF_BROADCAST)>(strips, most, count, side - S, side, d + 1, side, G);
     }
 }
 
