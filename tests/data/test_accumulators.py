@@ -12,6 +12,7 @@ from data_cases import Blocks
 
 import vrpca
 from helpers import densify, eps, random_orthonormal, sine
+from vrpca.data import gram
 from vrpca.data.first_pass import LargestEntry, MomentSum, SampleProductSum, column_moments
 from vrpca.data.gram import GramSum, SquareSum
 from vrpca.data.row_map import RowMap
@@ -211,7 +212,8 @@ def assert_same(found, expected, data):
 @pytest.mark.parametrize("center", [False, True], ids=["uncentred", "centred"])
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("name", ACCUMULATORS)
-def test_the_parts_make_the_whole(name, sizes, center, weighted, dtype, fmt):
+def test_the_parts_make_the_whole(name, sizes, center, weighted, dtype, fmt, monkeypatch):
+    monkeypatch.setattr(gram, "FAR", 1e9)  # however much larger the first rows are: sums that are refused tell nothing
     data = make_data(fmt, dtype, weighted, center, sizes)
     make, terms = ACCUMULATORS[name]
     empty = make(data)
