@@ -34,6 +34,21 @@ def summed(X, center, scale, weights, threads):
     return None if found is None else found.A
 
 
+def merged(X, weights, cuts, **options):
+    """A as several parts sum it up, each with blocks of its own; None where the view has no use for it."""
+    problem = Problem(as_source(X), weights, True, False, 1)
+    parts = []
+    for blocks in cuts:
+        parts.append(GramSum(problem, **options))
+        for lo, hi in itertools.pairwise(blocks):
+            parts[-1].add(lo, X[lo:hi])
+    for other in parts[1:]:
+        parts[0].merge(other)
+    first_pass = parts[0].result()
+    found = View.of(problem, first_pass.moments).receive(first_pass).found
+    return None if found is None else found.A
+
+
 def expected(X, center, scale, weights):
     Z = transformed(X, center, scale, weights)
     return Z.T @ Z / (Z**2).sum()
@@ -77,14 +92,7 @@ def test_a_large_mean_of_several_parts(narrow, rng, monkeypatch):
     """Each has an origin of its own. Sums move by the difference of what was taken off, to the last bit."""
     monkeypatch.setattr(gram, "NARROW", narrow)
     X = (1e4 + rng.standard_normal((9000, 40)) * np.linspace(1, 2, 40)).astype(np.float32)
-    problem = Problem(as_source(X), None, True, False, 1)
-    sums = [GramSum(problem) for _ in range(3)]
-    for each, rows in zip(sums, np.split(X, [2000, 5000]), strict=True):
-        each.add(0, rows)
-    for other in sums[1:]:
-        sums[0].merge(other)
-    first_pass = sums[0].result()
-    A = View.of(problem, first_pass.moments).receive(first_pass).found.A
+    A = merged(X, None, [(0, 2000), (2000, 5000), (5000, 9000)])
     np.testing.assert_allclose(A, expected(X, True, False, None), atol=50 * np.finfo(np.float32).eps)
 
 
@@ -181,21 +189,6 @@ def test_the_certificate_is_exact_and_true(k, decay, dtype):
     assert true <= found.certificate.suboptimality + helpers.summed(len(X))  # LAPACK sums over rows, too
 
 
-def merged(X, weights, cuts, **options):
-    """A as several parts sum it up, each with blocks of its own; None where the view has no use for it."""
-    problem = Problem(as_source(X), weights, True, False, 1)
-    parts = []
-    for blocks in cuts:
-        parts.append(GramSum(problem, **options))
-        for lo, hi in itertools.pairwise(blocks):
-            parts[-1].add(lo, X[lo:hi])
-    for other in parts[1:]:
-        parts[0].merge(other)
-    first_pass = parts[0].result()
-    found = View.of(problem, first_pass.moments).receive(first_pass).found
-    return None if found is None else found.A
-
-
 @pytest.mark.parametrize("in_double", [False, True])
 @pytest.mark.parametrize("cuts", [[(0, 100, 5000)], [(0, 2500), (2500, 2600, 5000)]], ids=["one part", "two parts"])
 def test_a_jump_after_the_first_rows(cuts, in_double, rng):
@@ -208,6 +201,7 @@ def test_a_jump_after_the_first_rows(cuts, in_double, rng):
     assert merged(X, weights, cuts, in_double=in_double) is None
     found = vrpca.pca(X, 2, solver="gram", sample_weight=weights, compute_u=False)
     assert found.converged and found.certificate.kind == "exact"
+    assert suboptimality(transformed(X, True, weights=weights), found.Vt) <= found.certificate.suboptimality + 1e-14
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
