@@ -270,3 +270,21 @@ def test_a_large_mean_of_sparse_data_is_allowed_for(mean, kind, solver):
         found = vrpca.svd(kind(X), 2, center=True, solver=solver, tol=1e-6, random_state=0, compute_u=False)
     assert suboptimality(exact, found.Vt) <= found.certificate.suboptimality
     assert found.converged or mean > 1e2
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rounding_that_shows_counts_where_w_spans_everything(seed):
+    """Residuals can be nothing but rounding there: products that err by more than usual are not taken for exact."""
+    rng, unit = np.random.default_rng(seed), eps(np.float32)
+    eigenvalues = np.array([1.0, 4e-6, 7e-7, 0.0, 0.0])
+    V = orthonormal(5, 5, rng)
+    A = V * eigenvalues @ V.T
+    W = orthonormal(5, 5, rng)
+    U = A @ W + 10 * unit * rng.standard_normal((5, 5))
+    theta, Y = np.linalg.eigh((W.T @ U + U.T @ W) / 2)
+    theta, W, U = theta[::-1], W @ Y[:, ::-1], U @ Y[:, ::-1]
+    R = U - W * theta
+    certificate = certify(theta, R.T @ R, 2, 5, 0.0, "estimated", unit, basis=1, unit=unit)
+    true = 1 - np.trace(W[:, :2].T @ A @ W[:, :2]) / eigenvalues[:2].sum()
+    assert certificate.kind == "exact"
+    assert true <= certificate.suboptimality

@@ -176,14 +176,16 @@ def certify(
     top = theta[0]
     if len(theta) < k or not top > 0:
         return Certificate(1.0, kind, norms / max(top, np.finfo(float).tiny), np.ones(len(norms)), mu=1.0)
-    if len(theta) == d:  # W spans everything: only rounding can turn the leading vectors
+    seen = 0.0  # rounding that shows
+    if len(theta) == d:  # W spans everything: only rounding can turn the leading vectors, or leave residuals
+        seen = max(float(lengths.max()), -float(theta[-1]))  # A has no negative eigenvalues
         G, mu, kind = np.zeros_like(G), 0.0, "exact"
         lengths = np.zeros_like(lengths)
     value = theta[:k].sum()
     best = _bound_with_gap(theta, G, k, mu)
     if best - value > lengths.max():  # the bound without a gap adds at least the longest residual
         best = min(best, _bound_without_gap(theta, G, k, mu))
-    E = _product_error(theta, eps, 0 if kind == "estimated" else max(basis, SUMMED))
+    E = np.maximum(_product_error(theta, eps, 0 if kind == "estimated" else max(basis, SUMMED)), seen)
     turning = np.maximum(E, BIASED * unit * np.abs(theta)) if kind == "estimated" else E
     hidden = 0.0 if k == d else _rounding(theta, lengths[:k], k, mu, E[:k], turning[:k])
     stored = k * turned**2 + QUOTIENT * float(np.finfo(float).eps)
