@@ -145,6 +145,7 @@ def certify(
     basis: int = 0,
     *,
     unit: float,
+    hidden: float | None = None,
 ) -> Certificate:
     """Bound the suboptimality of the k leading Ritz vectors.
 
@@ -170,6 +171,8 @@ def certify(
         Number of vectors that W and A W are combined from; 0 where A is known and W is multiplied by it.
     unit : float
         Rounding of a number of the data's type.
+    hidden : float, optional
+        What rounding of A W hides of the suboptimality, where that was measured. Otherwise it follows from `eps`.
     """
     lengths = np.sqrt(np.clip(np.diag(G), 0, None))
     norms = lengths[:k]
@@ -185,10 +188,13 @@ def certify(
     best = _bound_with_gap(theta, G, k, mu)
     if best - value > lengths.max():  # the bound without a gap adds at least the longest residual
         best = min(best, _bound_without_gap(theta, G, k, mu))
-    E = np.maximum(_product_error(theta, eps, 0 if kind == "estimated" else max(basis, SUMMED)), seen)
+    E = np.maximum(product_error(theta, eps, 0 if kind == "estimated" else max(basis, SUMMED)), seen)
     turning = np.maximum(E, BIASED * unit * np.abs(theta)) if kind == "estimated" else E
-    hidden = 0.0 if k == d else _rounding(theta, lengths[:k], k, mu, E[:k], turning[:k])
-    stored = k * turned**2 + QUOTIENT * float(np.finfo(float).eps)
+    if hidden is None:
+        hidden = 0.0 if k == d else _rounding(theta, lengths[:k], k, mu, E[:k], turning[:k])
+    # A vector that is turned by a small angle loses the square of the angle of its variance. Where components are
+    # products with vectors, those of little variance are turned more: by the square root of theta_1 / theta_j.
+    stored = k * float(top / value) * turned**2 + QUOTIENT * float(np.finfo(float).eps)
     bound = max(0.0, float(1 - value / best)) + hidden + stored
     angles = np.minimum(1.0, _angles(theta, lengths + turning, k, mu, eps) + turned)
     return Certificate(min(1.0, bound), kind, norms / top, angles, outside_answer(theta, G, k, mu) / float(top))
@@ -228,7 +234,7 @@ def _rounding(theta: np.ndarray, norms: np.ndarray, k: int, mu: float, E: np.nda
     return float(np.minimum(E, turning * 2 * (norms + turning) / gap).sum() / theta[:k].sum())
 
 
-def _product_error(theta: np.ndarray, eps: float, basis: int) -> np.ndarray:
+def product_error(theta: np.ndarray, eps: float, basis: int) -> np.ndarray:
     """Length of the error of A w_j. The factor 8 was found over the same cases.
 
     Every vector of a basis that sees the first component has an error of its product in proportion to theta_1. These

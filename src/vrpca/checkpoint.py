@@ -33,7 +33,8 @@ from vrpca.options import shown
 from vrpca.outcome import Outcome, Searched, Standing
 from vrpca.serialise import Packer, Unpacker
 from vrpca.solvers.accelerated import NarrowState
-from vrpca.solvers.base import Answer
+from vrpca.solvers.base import Answer, Measured
+from vrpca.solvers.gram import GramState
 from vrpca.solvers.krylov import KrylovState
 from vrpca.solvers.lanczos import Lanczos
 from vrpca.solvers.outside import Probe
@@ -91,7 +92,7 @@ CLASSES: dict[str, type] = {
     for kind in (
         *(Progress, Part, Mark, Outcome, Searched, Standing, Record, Status, Certificate),
         *(FirstPass, Moments, Pair, Matrix, Basis),
-        *(Answer, LightSnapshot, BareSnapshot, Snapshot, KrylovState, NarrowState),
+        *(Answer, GramState, Measured, LightSnapshot, BareSnapshot, Snapshot, KrylovState, NarrowState),
         *(Step, Probe, Witness, SearchSpace, Lanczos),
     )
 }

@@ -236,6 +236,7 @@ def _solver(options: Options, room: Room, name: str, transpose: bool, k: int) ->
     solver = solver_for(options, name, k, source.entries, source.shape[0 if transpose else 1], source.sparse)
     spare = options.memory_limit is None and not source.elsewhere
     solver.projects = spare or room.demand.left or transpose
+    solver.components = k
     return solver
 
 

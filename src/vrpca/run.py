@@ -36,7 +36,8 @@ AT_ROUNDING = 4  # a residual below this multiple of a product's rounding is at 
 NEAR_ROUNDING = 32  # and one below this multiple is near it; both are rules of thumb
 MONOTONE = 100  # times the rounding of products by which the objective may fall: sums of n terms err by some tens of it
 MOST_FALL = 1e-3  # and no more than this part, where large means leave few digits
-CERTIFIED_BY = ("d", "theta", "G", "kind", "ceiling", "failure", "basis", "steps_left")  # besides mu, of a state
+# What certifies the best state, besides mu.
+CERTIFIED_BY = ("d", "theta", "G", "kind", "ceiling", "failure", "basis", "steps_left", "measured")
 STORED = 8  # units of rounding by which a component may be turned when it is stored: up to 6 in the fuzz harness
 SEARCHES = 4  # the most random searches of a proof: three times something may be found outside, and taken in
 
@@ -172,7 +173,8 @@ def certificate_of(state: State, k: int, view: View) -> Certificate:
     turned = STORED * unit + (PROVEN * view.rounding if view.transposed else 0.0)
     eps = view.rounding if state.basis else view.rounding_of_matrix(in_double=state.steps_left == 0)
     found = state.theta, state.G, k, state.d, state.outside(k), state.kind
-    certificate = certify(*found, eps, turned, state.basis, unit=unit)
+    hidden = state.measured.suboptimality if state.measured is not None and state.measured.k == k else None
+    certificate = certify(*found, eps, turned, state.basis, unit=unit, hidden=hidden)
     if certificate.kind == "exact":
         return replace(certificate, ceiling=certificate.mu)
     if state.ceiling is None or not state.theta[0] > 0:  # a guess may see nothing of the data

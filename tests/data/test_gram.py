@@ -136,13 +136,15 @@ def test_blocks_of_different_density_are_as_exact_as_the_least_exact_one(order):
     assert not sums[0].in_double and sums[0].dtype == np.float32
 
 
-def test_one_more_where_rounding_shows(monkeypatch):
+def test_more_where_rounding_shows(monkeypatch):
+    """One pass measures it, and one sums up A in double precision."""
     monkeypatch.setattr("vrpca.solvers.gram.SINGLE", 0.0)  # single precision at first, whatever the tolerance
+    monkeypatch.setattr("vrpca.solvers.gram.UNMEASURED", 0.0)
     X = with_eigenvalues(500, 20, 0.8 ** np.arange(20)).astype(np.float32)
     source = ChunkedSource(X, 64)
     with pytest.warns(ConvergenceWarning):
         found = vrpca.svd(source, 3, solver="gram", tol=1e-14, compute_u=False)
-    assert found.n_passes == 2 and source.handed_out == 1000
+    assert found.n_passes == 3 and source.handed_out == 1500
     assert_true_answer(found, X.astype(float), 1e-12)
     exact = vrpca.svd(X.astype(float), 3, solver="gram", tol=1e-14, compute_u=False)
     assert exact.n_passes == 1

@@ -63,6 +63,21 @@ def test_product_of_every_width(kind, dtype, width, rng):
     check_product(make_case(rng, 65, 17, kind, dtype, (True,) * 4), rng, width, 2, True)
 
 
+@pytest.mark.parametrize("maps", MAPS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [1, 5, 20])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_float32_rows_times_float64_columns_are_rounded_to_nothing_less(maps, kind, width, threads, rng):
+    case = make_case(rng, 300, 17, kind, np.float32, maps)
+    W, U = rng.standard_normal((17, width)), rng.standard_normal((17, width))
+    P, P_twin, twin = np.zeros((300, width)), np.zeros((300, width)), U.copy()
+    native.product(case.rows(native, True), W, U, P, threads)
+    reference.product(case.rows(reference, True), W, twin, P_twin, threads)
+    size = case.magnitude
+    assert_close(U, twin, 300 * eps(np.float64) * (size.T @ (size @ np.abs(W)) + np.abs(U)))
+    assert_close(P, P_twin, 300 * eps(np.float64) * (size @ np.abs(W)))
+
+
 @pytest.mark.parametrize("width", [17, 32, 40])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("with_P", [False, True])

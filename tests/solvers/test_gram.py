@@ -6,7 +6,8 @@ import scipy.sparse as sp
 
 import vrpca
 from helpers import matrix_with_spectrum
-from vrpca.solvers.gram import leading_pairs
+from solvers.problems import suboptimality, view_of
+from vrpca.solvers.gram import PRODUCTS, leading_pairs, lower_quantile, squared_residuals
 
 pytestmark = pytest.mark.reference
 
@@ -37,11 +38,51 @@ def test_small_tolerances_of_float32_take_one_pass(mean, weighted, d, rng):
     Y = X.astype(np.float64)
     Z = np.sqrt(weights)[:, None] * (Y - np.average(Y, axis=0, weights=weights))
     largest = np.linalg.svd(Z, compute_uv=False)[:2]
-    for options in ({"tol": 1e-10}, {"tol": 1e-6, "angle_tol": 1e-5}):
+    for options in ({"tol": 1e-11}, {"tol": 1e-6, "angle_tol": 1e-5}):
         found = vrpca.svd(X, 2, solver="gram", center=True, sample_weight=weights, compute_u=False, **options)
         assert found.converged and found.n_passes == 1 and found.certificate.kind == "exact"
         true = 1 - np.linalg.norm(Z @ np.linalg.qr(found.Vt.T.astype(float))[0]) ** 2 / (largest**2).sum()
-        assert true <= found.certificate.suboptimality < 1e-10
+        assert true <= found.certificate.suboptimality < 1e-11
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize(("k", "proof", "failure"), [(6, "exact", 0.0), (20, "probabilistic", 1e-5)])
+def test_rounding_of_single_precision_is_measured(k, proof, failure, kind, rng):
+    """Rows with columns in common are rounded one way: a model of rounding proves little, products do."""
+    values = np.sqrt(np.r_[1.01 ** -np.arange(k), 0.99 * 1.01 ** -(k + np.arange(260.0 - k))])
+    X = (matrix_with_spectrum(4000, 260, values, rng) * 20 + np.arange(260) % 3).astype(np.float32)
+    Z = X - X.mean(axis=0, dtype=np.float64)
+    data = X if kind == "dense" else sp.csr_array(X)
+    options = {"solver": "gram", "cost": "time", "failure_probability": 1e-5, "compute_u": False, "random_state": 0}
+    found = vrpca.pca(data, k, tol=1e-10, **options)
+    assert found.converged and found.n_passes == 2
+    assert (found.certificate.kind, found.certificate.failure) == (proof, failure)
+    assert suboptimality(Z, found.Vt) <= found.certificate.suboptimality
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("k", [2, 16])
+def test_measured_squares_bound_the_truth(k, seed):
+    """Of an A that was summed up with large errors, by second-order perturbation of its eigenvalues."""
+    rng = np.random.default_rng(seed)
+    X = matrix_with_spectrum(300, 40, 0.8 ** np.arange(40), rng)
+    view = view_of(X)
+    A = view.matrix()
+    E = rng.standard_normal((40, 40)) * 1e-6
+    values, V = leading_pairs(A + E + E.T, k + 4)
+    true = np.linalg.eigvalsh(A)[::-1][:k].sum() - np.trace(V[:, :k].T @ A @ V[:, :k])
+    gaps = values[:k] - values[k + 3], values[k - 1] - values[k : k + 3]
+    V = V[:, : k + 3]
+    exact = squared_residuals(view, V, values[: k + 3], *gaps, np.eye(k))
+    assert true <= 1.01 * exact <= 4 * true
+    mixed = squared_residuals(view, V, values[: k + 3], *gaps, rng.standard_normal((k, PRODUCTS)))
+    assert 0.1 < mixed / PRODUCTS / exact < 10
+
+
+def test_random_combinations_seldom_see_less(rng):
+    """The squares of combinations of one vector are below the quantile as often as the failure probability says."""
+    seen = np.square(rng.standard_normal((20000, PRODUCTS))).sum(axis=1)
+    assert 0.007 < np.mean(seen < lower_quantile(PRODUCTS, 0.01)) < 0.013
 
 
 def test_sparse_rows_are_never_summed_up_twice(rng):

@@ -143,8 +143,11 @@ class View:
         return replace(first_pass, found=found, sums=None)
 
     def product(self, W: Array, P: Array | None = None, out: Array | None = None) -> Array:
-        """Return ``A W`` by one pass, in `out` if given; `P` (n x l, zeros), if given, receives ``Z W``."""
-        self._check_cancellation()
+        """Return ``A W`` by one pass, in `out` if given; `P` (n x l, zeros), if given, receives ``Z W``.
+
+        Numbers are multiplied in the type of W: that of the data, or double.
+        """
+        self._check_cancellation(W.dtype)
         U, projections = self._read(ProductSum(self.kernel_rows, W, self.n_threads, P, out))
         if P is not None and projections is not P:  # a source that lies in several places merges copies
             P[...] = projections
@@ -170,9 +173,9 @@ class View:
         self.product(W, P)
         return P
 
-    def _check_cancellation(self) -> None:
-        """Raise if centring sparse rows after the products would leave little but rounding."""
-        if self.rounding > MOST_CANCELLED:
+    def _check_cancellation(self, dtype: np.dtype) -> None:
+        """Raise if centring sparse rows after products in this type would leave little but rounding."""
+        if np.finfo(dtype).eps * self.cancellation > MOST_CANCELLED:
             single = self.dtype == np.float32
             remedy = "pass X as float64" if single else "pass X as a dense array, whose rows are centred first"
             raise DataError(

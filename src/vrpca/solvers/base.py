@@ -22,6 +22,14 @@ ELSEWHERE = 1e-6  # of a column's squares, beyond rounding: QR has replaced what
 SPANNED = 1e-7  # if less is left of a unit vector after Householder QR in double precision, the others span it
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What rounding hides of the suboptimality of the k leading vectors, found by products in double precision."""
+
+    k: int
+    suboptimality: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class State(ABC):
     """Where a solver stands: Ritz pairs of A, and what certifies them. ``R = A W - W diag(theta)`` are the residuals.
@@ -41,6 +49,7 @@ class State(ABC):
     step: Step = NO_STEP  # the step size, where there is one
     P: np.ndarray | None = None  # Z W, where the solver has it
     missed: np.ndarray | None = None  # a direction outside W that the search has proved to be blind for
+    measured: Measured | None = None  # what rounding hides, where that is not left to a model of it
 
     @property
     def left(self) -> float:
@@ -101,6 +110,7 @@ class Solver(ABC, Generic[S]):
     """
 
     projects = True  # whether snapshots keep ``P = Z W``, for those who want it in the end
+    components: int | None = None  # how many of the columns of W are asked for, where that is known beforehand
 
     def __init__(self, options: Options, width: int):
         self.options, self.width = options, width  # what the user asked for; the number of columns of W

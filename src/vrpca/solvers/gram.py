@@ -1,28 +1,42 @@
-"""The eigenvectors of A itself, where A (d x d) fits: one pass, or two where rounding shows in the first; exact."""
+"""The eigenvectors of A itself, where A (d x d) fits: exact, by one pass.
+
+Where rounding of A in single precision could be too large for the tolerance, a second pass measures it, by a few
+products in double precision. If it is, a third pass sums up A in double precision.
+"""
 
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.linalg
+from scipy.special import gammaincinv
 
+from vrpca.certificate import SUMMED, product_error
 from vrpca.data.first_pass import FirstPass
 from vrpca.data.gram import CHUNK_ROWS, GramSum, Matrix, rows_at_a_time
 from vrpca.data.source import Source
 from vrpca.data.view import Problem, View
 from vrpca.linalg import ritz
 from vrpca.memory import DOUBLE, Size
-from vrpca.solvers.base import Answer, Passes, Rng, Solver, whole_registers
+from vrpca.solvers.base import Answer, Measured, Passes, Rng, Solver, whole_registers
 from vrpca.solvers.outside import known_outside
 from vrpca.threads import blas_threads
 
 LAPACK_SQUARES = 3  # matrices of A's size that LAPACK's divide and conquer needs: a copy of A, and room for two more
 SPARSE_SQUARES = 3  # the square of sparse rows, as a sparse matrix with its column numbers and as a dense one
 FINDING = 0.2  # of A's size: what says which of its entries are finite
-# Tolerances below these are met in double precision at once. In front of a gap of 5%, single precision proves 3e-10 and
-# an angle of 6e-5; in front of smaller ones, less.
-SINGLE, SINGLE_ANGLE = 1e-9, 1e-4
+# Tolerances below these are met in double precision at once. On MNIST (k = 50), where rounding of A in single precision
+# goes one way, measuring it proves 4e-11. In front of a gap of 5%, single precision proves an angle of 6e-5.
+SINGLE, SINGLE_ANGLE = 1e-10, 1e-4
+# The same where rounding is not measured, and where A has so few columns per product that double precision takes less
+# time: with 12 products, 80000 x 100 takes 15 ms instead of 18, and 200000 x 200 takes 127 instead of 114.
+UNMEASURED, COLUMNS_PER_PRODUCT = 1e-9, 15
+# Products in double precision that measure rounding. If they are of random combinations, squares may be 20 times as
+# large as they look, for a failure probability of 1e-6; with 8 products, 57 times.
+PRODUCTS = 12
 # LAPACK has threads for an A that is larger. OpenBLAS keeps them, and a core, busy for 0.1 s after they are done. With
 # two threads, LAPACK gains 0.02 s at d = 784, and 0.09 s at 1500.
 LARGE_SIDE = 1000
@@ -34,8 +48,8 @@ class Gram(Solver[Answer]):
     """A, and its leading eigenvectors by LAPACK.
 
     The first A is the one that the first pass summed up, in the precision of the data unless the tolerance is very
-    small. Another pass sums it up in double precision if rounding shows in the certificate, or if the first rows, whose
-    mean is the provisional one, say little about the others.
+    small. If rounding shows in the certificate, another pass measures it. Another one sums up A in double precision if
+    that does not help, or if the first rows, whose mean is the provisional one, say little about the others.
     """
 
     @staticmethod
@@ -55,13 +69,18 @@ class Gram(Solver[Answer]):
 
     def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> GramSum:
         """A."""
-        return GramSum(problem, self._in_double)
+        return GramSum(problem, self._in_double(problem.source.shape[1]))
+
+    def _in_double(self, d: int) -> bool:
+        """Whether the tolerances ask for more than single precision can prove, or would prove in less time."""
+        angle_tol = 1.0 if self.options.angle_tol is None else self.options.angle_tol
+        pays = self._measures and d >= COLUMNS_PER_PRODUCT * min(self.components or d, PRODUCTS)
+        return self.options.tol < (SINGLE if pays else UNMEASURED) or angle_tol < SINGLE_ANGLE
 
     @property
-    def _in_double(self) -> bool:
-        """Whether the tolerances ask for more than single precision can prove."""
-        angle_tol = 1.0 if self.options.angle_tol is None else self.options.angle_tol
-        return self.options.tol < SINGLE or angle_tol < SINGLE_ANGLE
+    def _measures(self) -> bool:
+        """Whether rounding is measured. Where reading takes longest, a pass in double precision says more."""
+        return self.options.cost == "time"
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: a pass, if A is not known from the first one."""
@@ -77,7 +96,7 @@ class Gram(Solver[Answer]):
         threads = size.n_threads * size.itemsize / DOUBLE
         summed = found + again + max(SPARSE_SQUARES if size.sparse else 1 + threads, size.n_threads)
         solved = found + again + LAPACK_SQUARES
-        converted = again if self._in_double else 0
+        converted = again if self._in_double(size.d) else 0
         copies = 1 + (1 if size.weighted else 0) + converted  # shifted, weighted, and in double precision
         itemsize = DOUBLE if converted else size.itemsize
         rows = min(size.block_rows, rows_at_a_time(size.d)) * size.d * itemsize * copies
@@ -86,16 +105,21 @@ class Gram(Solver[Answer]):
         return {f"A, {size.d} x {size.d}, in double precision, several times": squares + max(rows, chunks)}
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> Answer:
-        """All of it; a step may follow where entries were multiplied in single precision."""
-        if isinstance(first_pass.found, Matrix):
-            return self._solve(view, first_pass.found.A, steps_left=0 if first_pass.found.in_double else 1)
-        return self._solve(view, view.matrix(), steps_left=0)
+        """All of it; steps may follow where entries were multiplied in single precision."""
+        found = first_pass.found
+        if not isinstance(found, Matrix):
+            return self._solve(view, view.matrix(), in_double=True)
+        return self._solve(view, found.A, found.in_double)
 
     def step(self, view: View, state: Answer, rng: Rng) -> Answer:
-        """The same with A in double precision."""
-        return self._solve(view, view.matrix(), steps_left=0)
+        """First measure what rounding of A hides, if that can be told. Otherwise, and then, A in double precision."""
+        if isinstance(state, GramState) and state.measured is None:
+            measured = self._measured(view, state, rng)
+            if measured is not None:
+                return measured
+        return self._solve(view, view.matrix(), in_double=True)
 
-    def _solve(self, view: View, A: np.ndarray, steps_left: int) -> Answer:
+    def _solve(self, view: View, A: np.ndarray, in_double: bool) -> Answer:
         l, d = self.width, view.d
         with blas_threads(view.n_threads) if d > LARGE_SIDE else nullcontext():
             values, V = leading_pairs(A, min(l + 1, d))
@@ -106,7 +130,63 @@ class Gram(Solver[Answer]):
         R = U - V * theta
         mu, kind = known_outside(values, l, None)
         W = np.ascontiguousarray(V, dtype=view.dtype)
-        return Answer(d=d, W=W, theta=theta, G=R.T @ R, mu=mu, kind=kind, basis=0, steps_left=steps_left)
+        known: dict[str, Any] = {"d": d, "W": W, "theta": theta, "G": R.T @ R, "mu": mu, "kind": kind, "basis": 0}
+        return Answer(**known, steps_left=0) if in_double else GramState(**known, steps_left=2, V=V)
+
+    def _measured(self, view: View, state: GramState, rng: Rng) -> Answer | None:
+        """The state with what rounding of A hides of it, by one pass; None where gaps are too small to tell.
+
+        A few vectors are multiplied in double precision. Of many, random combinations are. The squares that these see
+        of the residuals are too small by a large factor with a small probability only.
+        """
+        k, theta = self.components, state.theta
+        if k is None or not k <= self.width < view.d or not self._measures:
+            return None
+        error = 2 * product_error(theta, view.rounding_of_matrix(in_double=False), SUMMED)[0]  # of both eigenvalues
+        outside, spare = theta[:k] - state.mu - error, theta[k - 1] - theta[k:] - error
+        if min(outside[-1], spare.min(initial=np.inf)) <= 0:
+            return None
+        if k <= PRODUCTS:
+            squares = squared_residuals(view, state.V, theta, outside, spare, np.eye(k))
+            return replace(state, measured=Measured(k, squares / float(theta[:k].sum())), steps_left=1)
+        mix, failure = rng.standard_normal((k, PRODUCTS)), self.options.failure_probability
+        squares = squared_residuals(view, state.V, theta, outside, spare, mix) / lower_quantile(PRODUCTS, failure)
+        measured = Measured(k, squares / float(theta[:k].sum()))
+        return replace(state, measured=measured, steps_left=1, kind="probabilistic", ceiling=state.mu, failure=failure)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GramState(Answer):
+    """Eigenvectors of an A that was summed up in single precision."""
+
+    V: np.ndarray  # W, before it was rounded to the type of the data
+
+
+def squared_residuals(
+    view: View, V: np.ndarray, theta: np.ndarray, outside: np.ndarray, spare: np.ndarray, mix: np.ndarray
+) -> float:
+    """The squares of the residuals of the leading vectors over their gaps, which is what they hide; by one pass.
+
+    To second order, ``r_j = A v_j - theta_j v_j`` hides ``(u . r_j)^2 / (theta_j - lambda)`` of the sum of the leading
+    eigenvalues, for every eigenvector u that is not one of the leading ones, with its eigenvalue lambda. `outside` has
+    the gaps between the leading eigenvalues and what is outside V, `spare` those between the last of them and the rest
+    of V. The residuals are combined by the columns of `mix`: if these are those of the identity, all squares count.
+    """
+    k = len(outside)
+    W = V[:, :k] @ (mix / np.sqrt(outside)[:, None])
+    R = view.product(W) - V[:, :k] @ (mix * (theta[:k] / np.sqrt(outside))[:, None])
+    C = V.T @ R
+    R -= V @ C
+    return float((R**2).sum() + ((outside[-1] / spare)[:, None] * C[k:] ** 2).sum())
+
+
+def lower_quantile(count: int, failure: float) -> float:
+    """What the sum of so many squares of standard normal numbers is below with this probability.
+
+    >>> round(lower_quantile(1, 0.5), 3)  # half of all normal numbers are between -0.674 and 0.674
+    0.455
+    """
+    return 2 * float(gammaincinv(count / 2, failure))
 
 
 def leading_pairs(A: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

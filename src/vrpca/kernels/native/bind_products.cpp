@@ -2,6 +2,7 @@
 // of its own. The sums are added in order, so that a result depends only on the number of threads.
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "binding.hpp"
@@ -67,24 +68,31 @@ std::vector<double> shift_times(const double* m, const T* W, i64 d, i64 l) {
     return mW;
 }
 
+// Room for numbers that are multiplied in A.
+template <class A, class R>
+Room<A>& room_for(const BoundRows<R>& self) {
+    if constexpr (std::is_same_v<A, typename R::T>) return *self.room;
+    else return *self.totals;
+}
+
 // U += Z^T (Z W). The last thread works on U itself if it can.
-template <class T, class I>
-void few_columns(const BoundRows<CsrRows<T, I>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
+template <class A, class T, class I>
+void few_columns(const BoundRows<CsrRows<T, I>>& self, const A* W, i64 l, A* U, A* P, i64 threads) {
     const auto& r = self.rows;
     const i64 d = r.d;
     const double* m = r.map.shift;
     const auto plan = plan_product(r, l, on_cache_line(W) && on_cache_line(U), threads);
     const i64 parts = plan.parts, size = d * plan.width;
     const auto cut = split(r, parts);
-    const auto copy = plan.in_place ? Memory<T>() : pad(W, d, l, plan.width);
+    const auto copy = plan.in_place ? Memory<A>() : pad(W, d, l, plan.width);
     const auto mW = m ? shift_times(m, W, d, l) : std::vector<double>();
-    const Borrowed<T> partial(*self.room, plan.copies * size);
+    const Borrowed<A> partial(room_for<A>(self), plan.copies * size);
     auto tail = zeros<double>(parts * l);
     const i64 sums = std::max<i64>(1, (largest_part(cut) + plan.per_sum - 1) / plan.per_sum);
     for (i64 s = 0; s < sums; s++) {
         in_parallel(parts, [&](i64 p) {
-            T* mine = p < plan.copies ? partial.get() + p * size : U;
-            if (p < plan.copies) std::fill(mine, mine + size, T(0));
+            A* mine = p < plan.copies ? partial.get() + p * size : U;
+            if (p < plan.copies) std::fill(mine, mine + size, A(0));
             const i64 lo = std::min(cut[p + 1], cut[p] + s * plan.per_sum);
             const i64 hi = std::min(cut[p + 1], lo + plan.per_sum);
             DISPATCH(product(r, lo, hi, plan.in_place ? W : copy.get(), m ? mW.data() : nullptr, l, plan.width, mine, P,
@@ -108,52 +116,53 @@ constexpr i64 STRIP = 16;
 constexpr i64 LARGE = 1 << 20;  // bytes of W that do not stay in a second-level cache of 512 kB to 2 MB together with U
 
 // Go through columns c to c + w of a matrix (n x l): `move` gets the places in a strip (n x w) and in the matrix.
-template <class T, class Move>
+template <class Move>
 void strip(i64 n, i64 l, i64 c, i64 w, Move move) {
     for (i64 j = 0; j < n; j++)
         for (i64 s = 0; s < w; s++) move(j * w + s, j * l + c + s);
 }
 
 // U += Z^T (Z W): all columns at once, or strip by strip.
-template <class T, class I>
-void product(const BoundRows<CsrRows<T, I>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
+template <class A, class T, class I>
+void product(const BoundRows<CsrRows<T, I>>& self, const A* W, i64 l, A* U, A* P, i64 threads) {
     const auto& r = self.rows;
     const i64 d = r.d, entries = r.indptr[r.n] - r.indptr[0];
-    if (l <= STRIP || d * l * i64(sizeof(T)) <= LARGE || entries < 2 * d) {
+    if (l <= STRIP || d * l * i64(sizeof(A)) <= LARGE || entries < 2 * d) {
         few_columns(self, W, l, U, P, threads);
         return;
     }
-    auto Ws = scratch<T>(d * STRIP), Us = scratch<T>(d * STRIP), Ps = scratch<T>(P ? r.n * STRIP : 0);
+    auto Ws = scratch<A>(d * STRIP), Us = scratch<A>(d * STRIP), Ps = scratch<A>(P ? r.n * STRIP : 0);
     for (i64 c = 0; c < l; c += STRIP) {
         const i64 w = std::min(STRIP, l - c);
-        strip<T>(d, l, c, w, [&](i64 to, i64 from) { Ws[to] = W[from]; });
-        std::fill(Us.get(), Us.get() + d * w, T(0));
+        strip(d, l, c, w, [&](i64 to, i64 from) { Ws[to] = W[from]; });
+        std::fill(Us.get(), Us.get() + d * w, A(0));
         few_columns(self, Ws.get(), w, Us.get(), P ? Ps.get() : nullptr, threads);
-        strip<T>(d, l, c, w, [&](i64 from, i64 to) { U[to] += Us[from]; });
-        if (P) strip<T>(r.n, l, c, w, [&](i64 from, i64 to) { P[to] = Ps[from]; });
+        strip(d, l, c, w, [&](i64 from, i64 to) { U[to] += Us[from]; });
+        if (P) strip(r.n, l, c, w, [&](i64 from, i64 to) { P[to] = Ps[from]; });
     }
 }
 
 // -------------------------------------------------------------------------------------------------- dense rows
 
 // U += Z^T (Z W). W and the sums are column-major. If the map is `late`, its column scale and shift are applied to
-// them.
-template <class T>
-void product(const BoundRows<DenseRows<T>>& self, const T* W, i64 l, T* U, T* P, i64 threads) {
+// them, unless numbers are multiplied in another type than that of the data.
+template <class A, class T>
+void product(const BoundRows<DenseRows<T>>& self, const A* W, i64 l, A* U, A* P, i64 threads) {
     const auto& r = self.rows;
     const i64 d = r.d, parts = parts_of(r, threads);
-    const i64 ld = DISPATCH(column_length<T>(d)), own = DISPATCH(product_room<T>(d, l));
+    const i64 ld = DISPATCH(column_length<A>(d)), own = DISPATCH(product_room<A>(d, l));
     const i64 size = (l * ld + 15) / 16 * 16, with_tail = size + (l + 7) / 8 * 8;  // every part begins with a cache line
-    const T* s = r.map.late ? r.map.col_scale : nullptr;
-    const double* m = r.map.late ? r.map.shift : nullptr;
+    const bool late = r.map.late && std::is_same_v<A, T>;
+    const T* s = late ? r.map.col_scale : nullptr;
+    const double* m = late ? r.map.shift : nullptr;
     const auto cut = split(r, parts);
     const auto mW = m ? shift_times(m, W, d, l) : std::vector<double>();
-    const Borrowed<T> room(*self.room, size + parts * own);
+    const Borrowed<A> room(room_for<A>(self), size + parts * own);
     const Borrowed<double> sums(*self.totals, parts * with_tail);
-    T* Wt = room.get();
+    A* Wt = room.get();
     for (i64 c = 0; c < l; c++) {
         for (i64 j = 0; j < d; j++) Wt[c * ld + j] = s ? s[j] * W[j * l + c] : W[j * l + c];
-        std::fill(Wt + c * ld + d, Wt + (c + 1) * ld, T(0));
+        std::fill(Wt + c * ld + d, Wt + (c + 1) * ld, A(0));
     }
     in_parallel(parts, [&](i64 p) {
         double* mine = sums.get() + p * with_tail;
@@ -169,7 +178,7 @@ void product(const BoundRows<DenseRows<T>>& self, const T* W, i64 l, T* U, T* P,
             for (i64 p = 0; p < parts; p++) u += sums.get()[p * with_tail + c * ld + j];
             if (s) u *= double(s[j]);
             if (m) u -= m[j] * tail;
-            U[j * l + c] = T(double(U[j * l + c]) + u);
+            U[j * l + c] = A(double(U[j * l + c]) + u);
         }
     }
 }
@@ -197,10 +206,10 @@ void gram(const DenseRows<T>& r, double* G, double* first, i64 threads) {
 
 // ---------------------------------------------------------------------------------------------------- bindings
 
-template <class R>
+// Numbers are multiplied in A, the type of W: that of the data, or double.
+template <class R, class A = typename R::T>
 void bind_product(nb::module_& m) {
-    using T = typename R::T;
-    m.def("product", [](const BoundRows<R>& self, Mat<const T> W, Mat<T> U, OptMat<T> P, i64 threads) {
+    m.def("product", [](const BoundRows<R>& self, Mat<const A> W, Mat<A> U, OptMat<A> P, i64 threads) {
         i64 l = W.shape(1);
         require(i64(W.shape(0)) == self.rows.d && i64(U.shape(0)) == self.rows.d && i64(U.shape(1)) == l,
                 "W and U must be (columns of the data) x l");
@@ -228,6 +237,9 @@ void bind_products(nb::module_& m) {
 #define VRPCA_BIND(Rows) bind_product<Rows>(m);
     VRPCA_EACH_ROWS(VRPCA_BIND)
 #undef VRPCA_BIND
+    bind_product<DenseRowsF32, double>(m);
+    bind_product<CsrRowsF32I32, double>(m);
+    bind_product<CsrRowsF32I64, double>(m);
 #define VRPCA_BIND(Rows) bind_gram<Rows>(m);
     VRPCA_EACH_DENSE(VRPCA_BIND)
 #undef VRPCA_BIND

@@ -12,18 +12,18 @@ constexpr int MAX_CHUNK = 16;
 
 // out[c] = x . column c for C columns. Returns |x|^2. The compiler leaves that out where the caller does not use it.
 // Four sums run side by side, so that an addition does not have to wait for the addition before it.
-template <int C, bool S, class T, class I>
-inline T project_chunk(SparseRow<T, I> x, const T* scale, const T* panel, i64 ld, T* out) {
-    Pack<T, C> s0, s1, s2, s3;
+template <int C, bool S, class A, class T, class I>
+inline A project_chunk(SparseRow<T, I> x, const T* scale, const A* panel, i64 ld, A* out) {
+    Pack<A, C> s0, s1, s2, s3;
     s0.zero();
     s1.zero();
     s2.zero();
     s3.zero();
-    T n0 = 0, n1 = 0;
+    A n0 = 0, n1 = 0;
     i64 k = 0;
     for (; k + 3 < x.nnz; k += 4) {
-        const T v0 = value<S>(x, k, scale), v1 = value<S>(x, k + 1, scale);
-        const T v2 = value<S>(x, k + 2, scale), v3 = value<S>(x, k + 3, scale);
+        const A v0 = value<S, A>(x, k, scale), v1 = value<S, A>(x, k + 1, scale);
+        const A v2 = value<S, A>(x, k + 2, scale), v3 = value<S, A>(x, k + 3, scale);
         s0.add_scaled(v0, panel + i64(x.j[k]) * ld);
         s1.add_scaled(v1, panel + i64(x.j[k + 1]) * ld);
         s2.add_scaled(v2, panel + i64(x.j[k + 2]) * ld);
@@ -32,7 +32,7 @@ inline T project_chunk(SparseRow<T, I> x, const T* scale, const T* panel, i64 ld
         n1 += v2 * v2 + v3 * v3;
     }
     for (; k < x.nnz; k++) {
-        const T v = value<S>(x, k, scale);
+        const A v = value<S, A>(x, k, scale);
         s0.add_scaled(v, panel + i64(x.j[k]) * ld);
         n0 += v * v;
     }
@@ -44,11 +44,11 @@ inline T project_chunk(SparseRow<T, I> x, const T* scale, const T* panel, i64 ld
 }
 
 // column c += h[c] x for C columns.
-template <int C, bool S, class T, class I>
-inline void update_chunk(SparseRow<T, I> x, const T* scale, const T* h, T* panel, i64 ld) {
-    Pack<T, C> step;
+template <int C, bool S, class A, class T, class I>
+inline void update_chunk(SparseRow<T, I> x, const T* scale, const A* h, A* panel, i64 ld) {
+    Pack<A, C> step;
     step.load(h);
-    for (i64 k = 0; k < x.nnz; k++) step.add_to(value<S>(x, k, scale), panel + i64(x.j[k]) * ld);
+    for (i64 k = 0; k < x.nnz; k++) step.add_to(value<S, A>(x, k, scale), panel + i64(x.j[k]) * ld);
 }
 
 // Calls f.run<width>(c) for one chunk of columns after the other, until all columns are covered. c is the first

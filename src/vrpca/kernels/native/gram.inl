@@ -89,31 +89,13 @@ inline void copy_row(const DenseRows<T>& rows, i64 i, T* strips, i64 most, i64 r
     for (i64 e = 0; c + e < rows.d; e++) strips[c * most + r * S + e] = a * z[c + e];
 }
 
-// The same in double, where the data are float: nothing is rounded to float in between.
-template <bool scaled, bool shifted>
-inline void widen(const DenseRows<float>& rows, i64 i, double* strips, i64 most, i64 r) {
-    constexpr i64 S = STRIP<double>;
-    const float *x = rows.X + i * rows.d, *s = rows.map.col_scale;
-    const double *m = rows.map.shift, a = row_factor(rows.map, i), b = row_shift(rows.map, i);
-    const auto entry = [&](i64 j) {
-        double v = double(x[j]);
-        if (scaled) v *= double(s[j]);
-        if (shifted) v -= b * m[j];
-        return a * v;
-    };
-    i64 c = 0;
-    for (; c + S <= rows.d; c += S) {
-        double* out = strips + c * most + r * S;
-        for (i64 e = 0; e < S; e++) out[e] = entry(c + e);
-    }
-    for (i64 e = 0; c + e < rows.d; e++) strips[c * most + r * S + e] = entry(c + e);
-}
+// The same in double, where the data are float.
 inline void copy_row(const DenseRows<float>& rows, i64 i, double* strips, i64 most, i64 r, double*) {
-    const bool scaled = rows.map.col_scale, shifted = rows.map.shift;
-    if (scaled && shifted) widen<true, true>(rows, i, strips, most, r);
-    else if (scaled) widen<true, false>(rows, i, strips, most, r);
-    else if (shifted) widen<false, true>(rows, i, strips, most, r);
-    else widen<false, false>(rows, i, strips, most, r);
+    constexpr i64 S = STRIP<double>;
+    const double a = row_factor(rows.map, i);
+    i64 c = 0;
+    for (; c + S <= rows.d; c += S) widen(rows, i, a, c, S, strips + c * most + r * S);
+    widen(rows, i, a, c, rows.d - c, strips + c * most + r * S);
 }
 
 template <class T, class A>

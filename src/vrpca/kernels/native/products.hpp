@@ -8,9 +8,9 @@ namespace VRPCA_ISA {
 // U += sum over rows lo..hi of z (z^T W), for sparse rows. W and U are d x l, row-major, with rows ld apart. W is
 // zero past column l. P (n x l) receives Z W unless it is null. mW is m^T W, or null without a shift m. The kernel
 // does not subtract the share of m from U. The caller does, with m tail^T: the kernel adds the sum of a b (z^T W)
-// over the rows to tail.
-template <class T, class I>
-void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, i64 ld, T* U, T* P,
+// over the rows to tail. Numbers are multiplied in A, the type of W: that of the data, or double.
+template <class T, class I, class A>
+void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const A* W, const double* mW, i64 l, i64 ld, A* U, A* P,
              double* tail);
 
 // Rows lo..hi of U (d x l) += the sum of `parts` matrices (d x ld) - m tail^T. m may be null.
@@ -21,10 +21,11 @@ void add_partials(const T* partial, i64 parts, i64 d, i64 lo, i64 hi, i64 l, i64
 // The same for dense rows. W and the sums are column-major: column c begins at c ld, where ld is column_length(d). W is
 // zero past row d. The sums are in double. They are of x y^T, so the caller applies the column scale and the shift that
 // the map leaves to it (see RowMap::late): then W is already multiplied by the column scale, and mW and tail are those
-// of a shift. Otherwise mW is null. `room` has product_room(d, l) numbers.
-template <class T>
-void product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, double* sums, T* P,
-             double* tail, T* room);
+// of a shift. Otherwise mW is null. `room` has product_room(d, l) numbers. Where A is not the type of the data, nothing
+// is left to the caller.
+template <class T, class A>
+void product(const DenseRows<T>& rows, i64 lo, i64 hi, const A* W, const double* mW, i64 l, double* sums, A* P,
+             double* tail, A* room);
 template <class T>
 i64 column_length(i64 d);
 template <class T>

@@ -152,39 +152,48 @@ struct Update {
     void run(i64 c) { update<C>(part, y + TILE_ROWS * c, ld, ahead, U + c * ld + part.at); }
 };
 // On entry, y is X W. On return it is a times Z W, and U += X^T y is left to do.
-template <class T>
+template <class T, class A>
 struct Between {
     const DenseRows<T>& rows;
     i64 i, count, l;
     const double* mW;
     double* tail;
-    T *P, *y;
+    A *P, *y;
     template <int C>
     void run(i64 c) {
         for (i64 r = 0; r < TILE_ROWS; r++) {
             const double a = r < count ? row_factor(rows.map, i + r) : 0;
             const double b = mW && r < count ? row_shift(rows.map, i + r) : 0;
             for (i64 s = c; s < c + C; s++) {
-                T& place = y[TILE_ROWS * c + r * C + s - c];
+                A& place = y[TILE_ROWS * c + r * C + s - c];
                 double yc = a * double(place);
                 if (mW) yc -= a * b * mW[s];
-                if (P && r < count) P[(i + r) * l + s] = T(yc);
-                place = T(a * yc);
+                if (P && r < count) P[(i + r) * l + s] = A(yc);
+                place = A(a * yc);
                 if (mW) tail[s] += b * double(place);  // of the rounded number, so that what U gets along m cancels
             }
         }
     }
 };
 
+// x * s - b m of row i, or x itself where the caller applies the map to products. `scratch` has room for a row.
+template <class T>
+inline const T* tile_row(const DenseRows<T>& rows, i64 i, T* scratch) {
+    return rows.map.late ? raw_row(rows, i).z : row_of(rows, i, scratch).z;
+}
+inline const double* tile_row(const DenseRows<float>& rows, i64 i, double* scratch) {
+    widen(rows, i, 1.0, 0, rows.d, scratch);
+    return scratch;
+}
+
 // The rows i..i+count of a tile. A tile of fewer rows repeats its last one, with a factor of zero. The ends of the rows
 // are copied to `ends`.
-template <class T>
-inline void read_tile(const DenseRows<T>& rows, i64 i, i64 count, T* mapped_rows, const T** row, T* ends) {
-    const i64 d = rows.d, whole = d / LANE<T> * LANE<T>;
+template <class T, class A>
+inline void read_tile(const DenseRows<T>& rows, i64 i, i64 count, A* mapped_rows, const A** row, A* ends) {
+    const i64 d = rows.d, whole = d / LANE<A> * LANE<A>;
     for (i64 r = 0; r < TILE_ROWS; r++) {
-        if (r >= count) row[r] = row[r - 1];
-        else row[r] = rows.map.late ? raw_row(rows, i + r).z : row_of(rows, i + r, mapped_rows + r * d).z;
-        for (i64 e = 0; whole < d && e < LANE<T>; e++) ends[r * LANE<T> + e] = whole + e < d ? row[r][whole + e] : T(0);
+        row[r] = r < count ? tile_row(rows, i + r, mapped_rows + r * d) : row[r - 1];
+        for (i64 e = 0; whole < d && e < LANE<A>; e++) ends[r * LANE<A> + e] = whole + e < d ? row[r][whole + e] : A(0);
     }
 }
 
@@ -213,24 +222,24 @@ inline void add_up(T* U, i64 size, double* sums) {
     }
 }
 
-template <class T>
-void product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, double* sums, T* P,
-             double* tail, T* room) {
-    const i64 d = rows.d, ld = column_length<T>(d), groups = (l + TILE_COLUMNS - 1) / TILE_COLUMNS;
-    const i64 steps = 2 * groups * ld / LANE<T>, bytes = TILE_ROWS * d * i64(sizeof(T));
+template <class T, class A>
+void product(const DenseRows<T>& rows, i64 lo, i64 hi, const A* W, const double* mW, i64 l, double* sums, A* P,
+             double* tail, A* room) {
+    const i64 d = rows.d, ld = column_length<A>(d), groups = (l + TILE_COLUMNS - 1) / TILE_COLUMNS;
+    const i64 steps = 2 * groups * ld / LANE<A>, bytes = TILE_ROWS * d * i64(sizeof(T));
     const i64 per_step = steps ? (bytes + steps - 1) / steps : 0;
-    T *U = room, *y = U + whole_lines<T>(l * ld), *ends = y + whole_lines<T>(TILE_ROWS * l);
-    T* mapped_rows = ends + TILE_ROWS * LANE<T>;
+    A *U = room, *y = U + whole_lines<A>(l * ld), *ends = y + whole_lines<A>(TILE_ROWS * l);
+    A* mapped_rows = ends + TILE_ROWS * LANE<A>;
     for (i64 e = 0; e < l * ld; e++) U[e] = 0;
     for (i64 i = lo; i < hi; i += TILE_ROWS) {
         const i64 count = hi - i < TILE_ROWS ? hi - i : TILE_ROWS;
-        const T* row[TILE_ROWS];
+        const A* row[TILE_ROWS];
         read_tile(rows, i, count, mapped_rows, row, ends);
         Ahead ahead{reinterpret_cast<std::uintptr_t>(rows.X + (i + count) * d), per_step};
         for (i64 e = 0; e < TILE_ROWS * l; e++) y[e] = 0;
-        for_parts(row, d, ends, [&](const Part<T>& part) { for_groups(l, Project<T>{part, W, ld, ahead, y}); });
-        for_groups(l, Between<T>{rows, i, count, l, mW, tail, P, y});
-        for_parts(row, d, ends, [&](const Part<T>& part) { for_groups(l, Update<T>{part, y, ld, ahead, U}); });
+        for_parts(row, d, ends, [&](const Part<A>& part) { for_groups(l, Project<A>{part, W, ld, ahead, y}); });
+        for_groups(l, Between<T, A>{rows, i, count, l, mW, tail, P, y});
+        for_parts(row, d, ends, [&](const Part<A>& part) { for_groups(l, Update<A>{part, y, ld, ahead, U}); });
         if ((i - lo) % SUMMED >= SUMMED - TILE_ROWS || i + TILE_ROWS >= hi) add_up(U, l * ld, sums);
     }
 }
@@ -242,6 +251,8 @@ void product(const DenseRows<T>& rows, i64 lo, i64 hi, const T* W, const double*
     template i64 product_room<Rows::T>(i64, i64);
 VRPCA_EACH_DENSE(VRPCA_INSTANTIATE)
 #undef VRPCA_INSTANTIATE
+template void product(const DenseRowsF32&, i64, i64, const double*, const double*, i64, double*, double*, double*,
+                      double*);
 
 }  // namespace VRPCA_ISA
 }  // namespace vrpca

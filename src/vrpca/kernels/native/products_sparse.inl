@@ -8,35 +8,35 @@ namespace VRPCA_ISA {
 
 // The step between the two products of a row. On entry, y is x^T W for C columns from c on. Columns from l on are
 // padding. On return, y is a times z^T W, and U += x y^T is left to do.
-template <class T>
+template <class A>
 struct FusedStep {
     const double* mW;
     i64 l;
-    T* P;
+    A* P;
     double* tail;
-    void operator()(T* y, int C, i64 c, i64 i, double a, double b) const {
+    void operator()(A* y, int C, i64 c, i64 i, double a, double b) const {
         for (int s = 0; s < C && c + s < l; s++) {
             double yc = a * double(y[s]);
             if (mW) yc -= a * b * mW[c + s];
-            if (P) P[i * l + c + s] = T(yc);
-            y[s] = T(a * yc);
+            if (P) P[i * l + c + s] = A(yc);
+            y[s] = A(a * yc);
             if (mW) tail[c + s] += b * double(y[s]);  // of the rounded number, so that what U gets along m cancels
         }
     }
 };
 
 // One row and one chunk of columns.
-template <bool S, class T, class I>
+template <bool S, class A, class T, class I>
 struct FusedRow {
     const CsrRows<T, I>& rows;
     i64 i;
-    const T* W;
-    T* U;
+    const A* W;
+    A* U;
     i64 ld;
-    const FusedStep<T>& step;
+    const FusedStep<A>& step;
     template <int C>
     void run(i64 c) {
-        T y[C];
+        A y[C];
         const SparseRow<T, I> x = raw_row(rows, i);
         project_chunk<C, S>(x, rows.map.col_scale, W + c, ld, y);
         step(y, C, c, i, row_factor(rows.map, i), row_shift(rows.map, i));
@@ -45,44 +45,44 @@ struct FusedRow {
 };
 
 // y = x^T W and U += before h^T, in one loop. The two do not depend on each other, so the processor can overlap them.
-template <int C, bool S, class T, class I>
-inline void project_and_update(SparseRow<T, I> x, SparseRow<T, I> before, const T* scale, const T* W, T* U, i64 ld,
-                               const Pack<T, C>& h, T* y) {
-    Pack<T, C> s0, s1;
+template <int C, bool S, class A, class T, class I>
+inline void project_and_update(SparseRow<T, I> x, SparseRow<T, I> before, const T* scale, const A* W, A* U, i64 ld,
+                               const Pack<A, C>& h, A* y) {
+    Pack<A, C> s0, s1;
     s0.zero();
     s1.zero();
     const i64 both = (x.nnz < before.nnz ? x.nnz : before.nnz) & ~i64(1);
     i64 k = 0;
     for (; k < both; k += 2) {
-        s0.add_scaled(value<S>(x, k, scale), W + i64(x.j[k]) * ld);
-        s1.add_scaled(value<S>(x, k + 1, scale), W + i64(x.j[k + 1]) * ld);
-        h.add_to(value<S>(before, k, scale), U + i64(before.j[k]) * ld);
-        h.add_to(value<S>(before, k + 1, scale), U + i64(before.j[k + 1]) * ld);
+        s0.add_scaled(value<S, A>(x, k, scale), W + i64(x.j[k]) * ld);
+        s1.add_scaled(value<S, A>(x, k + 1, scale), W + i64(x.j[k + 1]) * ld);
+        h.add_to(value<S, A>(before, k, scale), U + i64(before.j[k]) * ld);
+        h.add_to(value<S, A>(before, k + 1, scale), U + i64(before.j[k + 1]) * ld);
     }
     for (i64 r = k; r + 1 < x.nnz; r += 2) {
-        s0.add_scaled(value<S>(x, r, scale), W + i64(x.j[r]) * ld);
-        s1.add_scaled(value<S>(x, r + 1, scale), W + i64(x.j[r + 1]) * ld);
+        s0.add_scaled(value<S, A>(x, r, scale), W + i64(x.j[r]) * ld);
+        s1.add_scaled(value<S, A>(x, r + 1, scale), W + i64(x.j[r + 1]) * ld);
     }
-    if ((x.nnz - k) & 1) s0.add_scaled(value<S>(x, x.nnz - 1, scale), W + i64(x.j[x.nnz - 1]) * ld);
-    for (; k < before.nnz; k++) h.add_to(value<S>(before, k, scale), U + i64(before.j[k]) * ld);
+    if ((x.nnz - k) & 1) s0.add_scaled(value<S, A>(x, x.nnz - 1, scale), W + i64(x.j[x.nnz - 1]) * ld);
+    for (; k < before.nnz; k++) h.add_to(value<S, A>(before, k, scale), U + i64(before.j[k]) * ld);
     s0.add(s1);
     s0.store(y);
 }
 
 // All rows, with all columns in one chunk. The update by a row shares a loop with the projection of the next row.
-template <bool S, class T, class I>
+template <bool S, class A, class T, class I>
 struct FusedRows {
     const CsrRows<T, I>& rows;
     i64 lo, hi;
-    const T* W;
-    T* U;
+    const A* W;
+    A* U;
     i64 ld;
-    const FusedStep<T>& step;
+    const FusedStep<A>& step;
     template <int C>
     void run(i64 c) {
         SparseRow<T, I> before{nullptr, nullptr, 0};
-        T y[C];
-        Pack<T, C> h;
+        A y[C];
+        Pack<A, C> h;
         h.zero();
         for (i64 i = lo; i < hi; i++) {
             const SparseRow<T, I> x = raw_row(rows, i);
@@ -92,23 +92,23 @@ struct FusedRows {
             before = x;
         }
         for (i64 k = 0; k < before.nnz; k++)
-            h.add_to(value<S>(before, k, rows.map.col_scale), U + i64(before.j[k]) * ld);
+            h.add_to(value<S, A>(before, k, rows.map.col_scale), U + i64(before.j[k]) * ld);
     }
 };
 
-template <bool S, class T, class I>
-void product_rows(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, i64 ld, T* U, T* P,
+template <bool S, class A, class T, class I>
+void product_rows(const CsrRows<T, I>& rows, i64 lo, i64 hi, const A* W, const double* mW, i64 l, i64 ld, A* U, A* P,
                   double* tail) {
-    const FusedStep<T> step{mW, l, P, tail};
+    const FusedStep<A> step{mW, l, P, tail};
     if (ld <= 4 || ld == 8 || ld == MAX_CHUNK) {  // one chunk has all columns
-        for_chunks(ld, FusedRows<S, T, I>{rows, lo, hi, W, U, ld, step});
+        for_chunks(ld, FusedRows<S, A, T, I>{rows, lo, hi, W, U, ld, step});
         return;
     }
-    for (i64 i = lo; i < hi; i++) for_chunks(ld, FusedRow<S, T, I>{rows, i, W, U, ld, step});
+    for (i64 i = lo; i < hi; i++) for_chunks(ld, FusedRow<S, A, T, I>{rows, i, W, U, ld, step});
 }
 
-template <class T, class I>
-void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const T* W, const double* mW, i64 l, i64 ld, T* U, T* P,
+template <class T, class I, class A>
+void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const A* W, const double* mW, i64 l, i64 ld, A* U, A* P,
              double* tail) {
     if (rows.map.col_scale) product_rows<true>(rows, lo, hi, W, mW, l, ld, U, P, tail);
     else product_rows<false>(rows, lo, hi, W, mW, l, ld, U, P, tail);
@@ -134,6 +134,11 @@ void add_partials(const T* partial, i64 parts, i64 d, i64 lo, i64 hi, i64 l, i64
 #define VRPCA_INSTANTIATE(Rows)                                                                                       \
     template void product(const Rows&, i64, i64, const Rows::T*, const double*, i64, i64, Rows::T*, Rows::T*, double*);
 VRPCA_EACH_CSR(VRPCA_INSTANTIATE)
+#undef VRPCA_INSTANTIATE
+#define VRPCA_INSTANTIATE(Rows) \
+    template void product(const Rows&, i64, i64, const double*, const double*, i64, i64, double*, double*, double*);
+VRPCA_INSTANTIATE(CsrRowsF32I32)
+VRPCA_INSTANTIATE(CsrRowsF32I64)
 #undef VRPCA_INSTANTIATE
 
 #define VRPCA_INSTANTIATE(Rows) \

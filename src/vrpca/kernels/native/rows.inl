@@ -41,10 +41,10 @@ inline SparseRow<T, I> raw_row(const CsrRows<T, I>& rows, i64 i) {
     return {rows.indices + lo, rows.data + lo, i64(rows.indptr[i + 1]) - lo};
 }
 
-// Entry k of the row. S says whether there is a column scale.
-template <bool S, class T, class I>
-inline T value(SparseRow<T, I> x, i64 k, const T* scale) {
-    return S ? x.v[k] * scale[x.j[k]] : x.v[k];
+// Entry k of the row, in A. S says whether there is a column scale.
+template <bool S, class A, class T, class I>
+inline A value(SparseRow<T, I> x, i64 k, const T* scale) {
+    return S ? A(x.v[k]) * A(scale[x.j[k]]) : A(x.v[k]);
 }
 
 // |x * s|^2.
@@ -53,7 +53,7 @@ inline T squared_norm(const CsrRows<T, I>& rows, const SparseRow<T, I>& x) {
     const T* s = rows.map.col_scale;
     T sum = 0;
     if (s) {
-        for (i64 k = 0; k < x.nnz; k++) sum += value<true>(x, k, s) * value<true>(x, k, s);
+        for (i64 k = 0; k < x.nnz; k++) sum += value<true, T>(x, k, s) * value<true, T>(x, k, s);
         return sum;
     }
 #pragma omp simd reduction(+ : sum)
@@ -116,6 +116,27 @@ inline void map_row(const DenseRows<T>& rows, i64 i, T* out, const T* next) {
         Four::put(out + j, __builtin_convertvector(z - b * Quad::get(m + j), typename Four::V));
     }
     for (; j < d; j++) out[j] = T(double(x[j]) * (s ? double(s[j]) : 1.0) - b * m[j]);
+}
+
+// out = a (x * s - b m) for `count` entries of row i from column j on, in double: nothing is rounded to float.
+template <bool scaled, bool shifted>
+inline void widen_entries(const DenseRows<float>& rows, i64 i, double a, i64 j, i64 count, double* out) {
+    const float *x = rows.X + i * rows.d + j, *s = rows.map.col_scale + (scaled ? j : 0);
+    const double *m = rows.map.shift + (shifted ? j : 0), b = row_shift(rows.map, i);
+#pragma omp simd
+    for (i64 e = 0; e < count; e++) {
+        double v = double(x[e]);
+        if (scaled) v *= double(s[e]);
+        if (shifted) v -= b * m[e];
+        out[e] = a * v;
+    }
+}
+inline void widen(const DenseRows<float>& rows, i64 i, double a, i64 j, i64 count, double* out) {
+    const bool scaled = rows.map.col_scale, shifted = rows.map.shift;
+    if (scaled && shifted) widen_entries<true, true>(rows, i, a, j, count, out);
+    else if (scaled) widen_entries<true, false>(rows, i, a, j, count, out);
+    else if (shifted) widen_entries<false, true>(rows, i, a, j, count, out);
+    else widen_entries<false, false>(rows, i, a, j, count, out);
 }
 
 template <class T>
