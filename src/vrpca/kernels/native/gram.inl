@@ -7,16 +7,18 @@
 namespace vrpca {
 namespace VRPCA_ISA {
 
-// The columns of a strip. They take two registers.
+// The registers of a strip, and its columns. Strips of 64 bytes are narrow enough to waste little of the last one.
+constexpr int STRIP_REGISTERS = REGISTER >= 64 ? 1 : 2;
 template <class T>
-constexpr i64 STRIP = 2 * LANE<T>;
+constexpr i64 STRIP = STRIP_REGISTERS * LANE<T>;
 
-// Columns that are multiplied with a strip at once. Each has two registers of sums. With two registers of the strip and
-// one factor, 15 of 16 or 27 of 32 registers are in use.
-constexpr i64 BROADCAST = REGISTERS >= 32 ? 12 : 6;
+// Columns that are multiplied with a strip at once. Each has a register of sums, or two. With two registers of a strip
+// and one factor, 15 of 16 are in use. Where a strip is one register, as many columns make square blocks.
+template <class T>
+constexpr i64 BROADCAST = STRIP_REGISTERS == 1 ? LANE<T> : 6;
 
-// The same for half a strip, which takes one register. gcc keeps no more than 16 sums in registers.
-constexpr i64 HALF_BROADCAST = 2 * BROADCAST < 16 ? 2 * BROADCAST : 16;
+// The same for half a strip of two registers.
+constexpr i64 HALF_BROADCAST = 12;
 
 // The bytes of all strips together. They determine how many rows are copied at a time. The strips should stay in the
 // cache while they are multiplied. More rows make the additions to G in double rarer.
@@ -52,7 +54,9 @@ inline void gram_tile(const T* const* left, i64 columns, const T* right, i64 cou
     for (i64 q = 0; q < columns; q++) {
         T t[N];
         sum[q].store(t);
-        for (int e = 0; e < N; e++) G[q * side + e] += double(t[e]);
+        double* g = G + q * side;
+#pragma omp simd
+        for (int e = 0; e < N; e++) g[e] += double(t[e]);
     }
 }
 
@@ -102,7 +106,8 @@ template <class T, class A>
 void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, A* strips) {
     constexpr i64 S = STRIP<A>;
     const i64 d = rows.d, side = gram_side<A>(d), most = gram_rows<A>(d);
-    const bool half = d + 1 - (side - S) <= LANE<A>;  // whether the last strip has columns in one register only
+    // Whether the last strip has columns in the first of two registers only.
+    const bool half = STRIP_REGISTERS == 2 && d + 1 - (side - S) <= LANE<A>;
     A* scratch = strips + side * most;
     for (i64 e = (side - S) * most; e < side * most; e++) strips[e] = 0;  // the padding is in the last strip
     for (i64 first = lo; first < hi; first += most) {
@@ -111,7 +116,8 @@ void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, A* strips) {
             copy_row(rows, first + r, strips, most, r, scratch);
             strips[d / S * S * most + r * S + d % S] = A(row_scale(rows.map, first + r));
         }
-        gram_tiles<A, 2, int(BROADCAST)>(strips, most, count, 0, half ? side - S : side, d + 1, side, G);
+        constexpr int broadcast = int(BROADCAST<A>);
+        gram_tiles<A, STRIP_REGISTERS, broadcast>(strips, most, count, 0, half ? side - S : side, d + 1, side, G);
         if (half) gram_tiles<A, 1, int(HALF_BROADCAST)>(strips, most, count, side - S, side, d + 1, side, G);
     }
 }
