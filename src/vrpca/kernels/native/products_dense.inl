@@ -62,6 +62,16 @@ struct Part {
     const T* ends;  // TILE_ROWS registers, padded with zeros; or null, if this part has no ends
 };
 
+// y[e] += the sum of the elements of register e.
+template <int count, class T, class V>
+inline void add_totals(const V* sum, T* y) {
+    using L = Lanes<T, 16>;
+    constexpr int lane = 16 / int(sizeof(T));
+    int e = 0;
+    for (; SHUFFLES && e + lane <= count; e += lane) L::put(y + e, L::get(y + e) + totals<T>(sum + e));
+    for (; e < count; e++) y[e] += total<T>(sum[e]);
+}
+
 // y[r * C + c] += x_r . w_c for all rows of a tile and C columns.
 template <int C, class T>
 inline void project(const Part<T>& part, const T* W, i64 ld, Ahead& ahead, T* y) {
@@ -81,11 +91,9 @@ inline void project(const Part<T>& part, const T* W, i64 ld, Ahead& ahead, T* y)
             for (int c = 0; c < C; c++) sum[r][c] += x * w[c];
         }
     }
-    for (int r = 0; r < TILE_ROWS; r++)
-        for (int c = 0; c < C; c++) {
-            if (part.ends) sum[r][c] += L::get(part.ends + r * LANE<T>) * L::get(W + c * ld + part.whole);
-            y[r * C + c] += total<T>(sum[r][c]);
-        }
+    for (int r = 0; part.ends && r < TILE_ROWS; r++)
+        for (int c = 0; c < C; c++) sum[r][c] += L::get(part.ends + r * LANE<T>) * L::get(W + c * ld + part.whole);
+    add_totals<TILE_ROWS * C>(&sum[0][0], y);
     ahead = next;
 }
 
@@ -163,6 +171,12 @@ struct Between {
     void run(i64 c) {
         for (i64 r = 0; r < TILE_ROWS; r++) {
             const double a = r < count ? row_factor(rows.map, i + r) : 0;
+            if (!mW && !P) {
+                A* of_row = y + TILE_ROWS * c + r * C;
+#pragma omp simd
+                for (int s = 0; s < C; s++) of_row[s] = A(a * (a * double(of_row[s])));
+                continue;
+            }
             const double b = mW && r < count ? row_shift(rows.map, i + r) : 0;
             for (i64 s = c; s < c + C; s++) {
                 A& place = y[TILE_ROWS * c + r * C + s - c];

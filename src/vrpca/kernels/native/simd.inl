@@ -1,5 +1,7 @@
 // SIMD registers and prefetching. Lanes is one register. Pack is N numbers in as many registers as they need.
 #pragma once
+#include <utility>
+
 #include "rows.hpp"
 
 namespace vrpca {
@@ -101,6 +103,46 @@ inline T total(V v) {
         return t;
     }
 }
+
+// The sums of several registers' elements, at once: of as many registers as 16 bytes have numbers. Pairs of registers
+// are shuffled and added until every 16 bytes of one register have a part of each sum. Then its halves are added.
+#if defined(__clang__) || __GNUC__ >= 12
+constexpr bool SHUFFLES = true;
+template <class T, class V, int... e>
+inline V shuffled(V a, V b, bool high, std::integer_sequence<int, e...>) {
+    constexpr int n = int(sizeof(V) / sizeof(T)), lane = 16 / int(sizeof(T)), half = lane / 2;
+    // Element e of the result is element e / 2 of the lower or higher half of its 16 bytes, of a and b in turns.
+    if (high) return __builtin_shufflevector(a, b, (e / lane * lane + e % lane / 2 + half + e % 2 * n)...);
+    return __builtin_shufflevector(a, b, (e / lane * lane + e % lane / 2 + e % 2 * n)...);
+}
+template <class T, class V>
+inline V added(V a, V b) {
+    constexpr auto all = std::make_integer_sequence<int, int(sizeof(V) / sizeof(T))>();
+    return shuffled<T>(a, b, false, all) + shuffled<T>(a, b, true, all);
+}
+template <class T, class V>
+inline typename Lanes<T, 16>::V folded(V v) {
+    if constexpr (sizeof(V) > 16) {
+        constexpr int bytes = int(sizeof(V));
+        typename Lanes<T, bytes / 2>::V low, high;
+        __builtin_memcpy(&low, &v, bytes / 2);
+        __builtin_memcpy(&high, reinterpret_cast<const char*>(&v) + bytes / 2, bytes / 2);
+        return folded<T>(low + high);
+    } else {
+        return v;
+    }
+}
+template <class T, class V>
+inline typename Lanes<T, 16>::V totals(const V* v) {
+    if constexpr (sizeof(T) == 8) return folded<T>(added<T>(v[0], v[1]));
+    // Of a and c, and of b and d: [a0 + a2, c0 + c2, a1 + a3, c1 + c3]. Of both: the sums of a, b, c and d.
+    else return folded<T>(added<T>(added<T>(v[0], v[2]), added<T>(v[1], v[3])));
+}
+#else
+constexpr bool SHUFFLES = false;
+template <class T, class V>
+inline typename Lanes<T, 16>::V totals(const V*) { return {}; }
+#endif
 
 // N numbers in the largest registers that they fill, of 64, 32 or 16 bytes. If they do not fill any, they are a pair of
 // floats or single numbers.
