@@ -113,20 +113,29 @@ void moments(const CsrRows<T, I>& rows, i64 lo, i64 hi, const double* weight, do
     *total = W;
 }
 
+// Adds the squares of factor * x, weighted, to `sum`. `plain` is as in add_four.
+template <bool plain, class T>
+void add_four_squares(const FourRows<T>& four, i64 d, double factor, double* sum) {
+    const T *x0 = four.x[0], *x1 = four.x[1], *x2 = four.x[2], *x3 = four.x[3];
+    const double f = plain ? 1.0 : factor;
+    const double w0 = plain ? 1.0 : four.w[0], w1 = plain ? 1.0 : four.w[1];
+    const double w2 = plain ? 1.0 : four.w[2], w3 = plain ? 1.0 : four.w[3];
+#pragma omp simd
+    for (i64 j = 0; j < d; j++) {
+        const double v0 = f * double(x0[j]), v1 = f * double(x1[j]);
+        const double v2 = f * double(x2[j]), v3 = f * double(x3[j]);
+        sum[j] += (w0 * v0 * v0 + w1 * v1 * v1) + (w2 * v2 * v2 + w3 * v3 * v3);
+    }
+}
+
 template <class T>
 double squares(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, double factor, double* sum) {
     double W = 0;
     for (i64 i = lo; i < hi; i += 4) {
         const FourRows<T> four(rows, i, hi, weight);
-        const T *x0 = four.x[0], *x1 = four.x[1], *x2 = four.x[2], *x3 = four.x[3];
-        const double w0 = four.w[0], w1 = four.w[1], w2 = four.w[2], w3 = four.w[3];
         W += four.total();
-#pragma omp simd
-        for (i64 j = 0; j < rows.d; j++) {
-            const double v0 = factor * double(x0[j]), v1 = factor * double(x1[j]);
-            const double v2 = factor * double(x2[j]), v3 = factor * double(x3[j]);
-            sum[j] += (w0 * v0 * v0 + w1 * v1 * v1) + (w2 * v2 * v2 + w3 * v3 * v3);
-        }
+        if (!weight && factor == 1 && i + 4 <= hi) add_four_squares<true>(four, rows.d, factor, sum);
+        else add_four_squares<false>(four, rows.d, factor, sum);
     }
     return W;
 }
