@@ -28,7 +28,9 @@ FEW = 5  # components that a sentence lists: more would not be read
 # What the kinds of certificates rest on, for users.
 KINDS = {
     "exact": "The certificate is exact: the largest eigenvalue outside the answer is known. Nothing was missed.",
-    "probabilistic": "The certificate is probabilistic: a fresh random search outside the answer bounds the rest.",
+    "probabilistic": (
+        "The certificate is probabilistic: random vectors, drawn after the answer was found, bound what it has missed."
+    ),
     "estimated": (
         "The certificate is estimated: the search that found the answer says what is left, and an independent random "
         "vector did not object. That something larger was missed is unlikely, not impossible."
@@ -46,8 +48,9 @@ class Certificate:
         Bound on ``1 - tr(W^T A W) / (lambda_1 + ... + lambda_k)``; 1 where nothing is known.
     kind : str
         ``"exact"``: mu is known. ``"probabilistic"``: mu is bounded by a fresh random search, but for the failure
-        probability asked for. ``"estimated"``: mu is estimated by the search that found the answer, and an independent
-        witness has not objected; small residuals alone never prove that nothing larger was missed.
+        probability asked for; or mu is known, and random vectors have measured what rounding hides. ``"estimated"``:
+        mu is estimated by the search that found the answer, and an independent witness has not objected; small
+        residuals alone never prove that nothing larger was missed.
     residuals : numpy.ndarray
         ``|A w_j - theta_j w_j| / theta_1`` for each component.
     angles : numpy.ndarray

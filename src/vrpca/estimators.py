@@ -84,7 +84,7 @@ _PARAMETERS = """solver : str, default="auto"
     certificate : {"estimated", "probabilistic"}, default="estimated"
         What the certificate is to rest on: the search that found the components, or a fresh random search outside them,
         which costs further passes and bounds what was missed but for a `failure_probability`. Where `gram` is the
-        solver, it is exact anyway.
+        solver, it is exact anyway, or probabilistic for float32 data whose rounding has to be measured.
     failure_probability : float, default=1e-6
         Probability that a probabilistic certificate is wrong.
     n_threads : int, optional
