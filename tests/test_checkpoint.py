@@ -36,6 +36,7 @@ LONG = RNG.standard_normal((1600, 12)) * 0.8 ** np.arange(12)  # many rows per c
 SPARSE = sp.random_array((300, 120), density=0.05, rng=RNG, format="csr")
 DATA = {"dense": DENSE, "sparse": SPARSE}
 FILLED = {"dense": LONG, "sparse": sp.csr_array(LONG * (RNG.random(LONG.shape) < 0.9))}
+CLOSE = RNG.standard_normal((1200, 60)).astype(np.float32)  # eigenvalues close to each other
 
 CASES = {
     "vr": (DATA, 1, {"solver": "vr"}),
@@ -61,6 +62,7 @@ FITS = {
     "a wide matrix": (SPARSE.T.tocsr()[:, :60], 2, {"solver": "krylov"}),
     "columns": (np.asfortranarray(DENSE), 2, {"solver": "krylov"}),
     "weights and scales": (DENSE, 2, {"solver": "krylov", "scale": True, "sample_weight": np.arange(1200.0)}),
+    "rounding that is measured": (CLOSE, 3, {"solver": "gram", "tol": 1e-10}),
     "another generator": (DENSE, 2, {"solver": "vr", "random_state": "MT19937"}),
 }
 

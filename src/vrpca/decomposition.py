@@ -308,7 +308,9 @@ def _most_likely(job: Job, outcome: Outcome) -> tuple[Job, Outcome]:
     theta = outcome.state.theta if outcome.P is None else column_norms(outcome.P) ** 2
     n_samples = job.problem.weight * job.problem.source.shape[0]
     job = replace(job, k=most_likely_dimension(np.sort(theta)[::-1], n_samples, job.view.rounding))
-    return job, replace(outcome, certificate=job.certificate(outcome.state))
+    certificate = job.certificate(outcome.state)
+    rounded = outcome.status is Status.CONVERGED and not job.good_enough(certificate)
+    return job, replace(outcome, certificate=certificate, status=Status.EPOCHS if rounded else outcome.status)
 
 
 def _prepare(request: Request, options: Options) -> tuple[Job, np.ndarray | None, _Columns]:

@@ -35,7 +35,7 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
 ALL_CORES = -1  # as joblib and scikit-learn write it
 MLE = "mle"  # the number of components that Minka's formula finds, as scikit-learn writes it
 
-HINTS = {"certificate='exact'": " solver='gram' gives an exact one."}  # for values that users try
+HINTS = {"certificate='exact'": " solver='gram' gives an exact one of float64 data."}  # for values that users try
 # Options of scikit-learn's, scipy's and scanpy's functions that have no meaning here, and what to write instead.
 FOREIGN = {
     "svd_solver": "leave it out, or choose with solver= ('gram' for an exact answer); tol says how accurate it is",

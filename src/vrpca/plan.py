@@ -22,7 +22,7 @@ from vrpca.options import Options, shown
 from vrpca.solvers import SOLVERS, VARIANTS
 from vrpca.solvers.accelerated import KEPT
 from vrpca.solvers.base import Solver
-from vrpca.solvers.gram import SINGLE, Gram
+from vrpca.solvers.gram import SINGLE, UNMEASURED, Gram
 from vrpca.solvers.outside import MOST
 
 FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
@@ -226,7 +226,10 @@ def _planned(options: Options, room: Room, name: str, reason: str, task: Task, k
         gram = room.choice(_solver(options, room, "gram", side, count), side, choice.block_bytes, choice.proof_products)
         suits = not limited or choice.block_bytes in room.block_sizes("gram", limited)
         room = replace(room, has_gram=suits and gram.need.bytes <= room.limit)
-    worker = _solver(options, room, name, transpose, 1) if fraction else choice.solver
+    worker = choice.solver
+    if fraction:  # how many components are needed is not known yet
+        worker = _solver(options, room, name, transpose, 1)
+        worker.components = None
     return Plan(name, reason, transpose, task, worker, room, choice.need, choice.block_bytes, choice.proof_products)
 
 
@@ -322,7 +325,7 @@ def gram_seconds(task: Task) -> float:
     square = n * d * d / SQUARE
     if task.sparse:
         square = min(task.entries**2 / n / SPARSE_SQUARE, square)
-    elif task.tol < SINGLE:
+    elif task.tol < (SINGLE if task.cost == "time" else UNMEASURED):
         square *= 2  # double precision takes twice the time
     return max(square, task.reading) + 4 / 3 * d**3 / REDUCTION
 

@@ -175,7 +175,7 @@ def certificate_of(state: State, k: int, view: View) -> Certificate:
     found = state.theta, state.G, k, state.d, state.outside(k), state.kind
     hidden = state.measured.suboptimality if state.measured is not None and state.measured.k == k else None
     certificate = certify(*found, eps, turned, state.basis, unit=unit, hidden=hidden)
-    if certificate.kind == "exact":
+    if certificate.kind == "exact" or state.measured is not None:
         return replace(certificate, ceiling=certificate.mu)
     if state.ceiling is None or not state.theta[0] > 0:  # a guess may see nothing of the data
         return certificate

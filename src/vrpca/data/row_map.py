@@ -81,6 +81,14 @@ class RowMap:
             return True
         return bool((self.col_scale > 1 / EXTREME_UNIT).all() and (self.col_scale < EXTREME_UNIT).all())
 
+    @property
+    def rest_of_scale(self) -> Array | None:
+        """The column scale over what the kernels have of it; None where they have all of it."""
+        scale = self._rounded[0]
+        if self.col_scale is None or scale is None or scale.dtype == np.float64:
+            return None
+        return np.divide(self.col_scale, scale, out=np.ones_like(self.col_scale), where=scale != 0)
+
     def normalised(self, unit: float, d: int) -> RowMap:
         """The map with a unit; an extreme one goes into the column scale, and into the shift or the row shift."""
         if 1 / EXTREME_UNIT < unit < EXTREME_UNIT:

@@ -173,9 +173,21 @@ class View:
         self.product(W, P)
         return P
 
+    def exact_product(self, W: Array) -> Array:
+        """``A W`` in double precision, by one pass. W is in double precision.
+
+        The kernels have the column scale in the type of the data: what rounding has left of it is applied here.
+        """
+        rest = self.map.rest_of_scale
+        return self.product(W) if rest is None else rest[:, None] * self.product(rest[:, None] * W)
+
+    def cancels(self, dtype: np.dtype) -> bool:
+        """Whether centring sparse rows after products in this type would leave little but rounding."""
+        return bool(np.finfo(dtype).eps * self.cancellation > MOST_CANCELLED)
+
     def _check_cancellation(self, dtype: np.dtype) -> None:
-        """Raise if centring sparse rows after products in this type would leave little but rounding."""
-        if np.finfo(dtype).eps * self.cancellation > MOST_CANCELLED:
+        """Raise if products in this type would be little but rounding."""
+        if self.cancels(dtype):
             single = self.dtype == np.float32
             remedy = "pass X as float64" if single else "pass X as a dense array, whose rows are centred first"
             raise DataError(

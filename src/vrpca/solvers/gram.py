@@ -1,13 +1,13 @@
-"""The eigenvectors of A itself, where A (d x d) fits: exact, by one pass.
+"""The eigenvectors of A itself, where A (d x d) fits: by one pass, where rounding allows it.
 
-Where rounding of A in single precision could be too large for the tolerance, a second pass measures it, by a few
-products in double precision. If it is, a third pass sums up A in double precision.
+Where rounding of A in single precision could hide more than the tolerance, a second pass measures what it hides, by a
+few products in double precision. If that is too much, a third pass sums up A in double precision.
 """
 
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -34,9 +34,11 @@ SINGLE, SINGLE_ANGLE = 1e-10, 1e-4
 # The same where rounding is not measured, and where A has so few columns per product that double precision takes less
 # time: with 12 products, 80000 x 100 takes 15 ms instead of 18, and 200000 x 200 takes 127 instead of 114.
 UNMEASURED, COLUMNS_PER_PRODUCT = 1e-9, 15
+LEAST_PASSES = 4  # that allow for measuring: with A in single and in double precision, and a pass for left vectors
 # Products in double precision that measure rounding. If they are of random combinations, squares may be 20 times as
 # large as they look, for a failure probability of 1e-6; with 8 products, 57 times.
 PRODUCTS = 12
+MOST_FAILURE = 0.5  # with more, residuals that all point the same way are no longer the worst case
 # LAPACK has threads for an A that is larger. OpenBLAS keeps them, and a core, busy for 0.1 s after they are done. With
 # two threads, LAPACK gains 0.02 s at d = 784, and 0.09 s at 1500.
 LARGE_SIDE = 1000
@@ -74,13 +76,18 @@ class Gram(Solver[Answer]):
     def _in_double(self, d: int) -> bool:
         """Whether the tolerances ask for more than single precision can prove, or would prove in less time."""
         angle_tol = 1.0 if self.options.angle_tol is None else self.options.angle_tol
-        pays = self._measures and d >= COLUMNS_PER_PRODUCT * min(self.components or d, PRODUCTS)
+        pays = self._measures(d) and d >= COLUMNS_PER_PRODUCT * min(self.components or d, PRODUCTS)
         return self.options.tol < (SINGLE if pays else UNMEASURED) or angle_tol < SINGLE_ANGLE
 
-    @property
-    def _measures(self) -> bool:
-        """Whether rounding is measured. Where reading takes longest, a pass in double precision says more."""
-        return self.options.cost == "time"
+    def _measures(self, d: int) -> bool:
+        """Whether rounding is measured, if it shows.
+
+        Something must be left outside W. Angles are not measured. Where reading takes longest, or few passes are
+        allowed, a pass in double precision says more.
+        """
+        known = self.components is not None and self.components <= self.width < d
+        few = self.options.max_passes < LEAST_PASSES
+        return known and not few and self.options.cost == "time" and self.options.angle_tol is None
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: a pass, if A is not known from the first one."""
@@ -117,6 +124,7 @@ class Gram(Solver[Answer]):
             measured = self._measured(view, state, rng)
             if measured is not None:
                 return measured
+        del state  # frees V
         return self._solve(view, view.matrix(), in_double=True)
 
     def _solve(self, view: View, A: np.ndarray, in_double: bool) -> Answer:
@@ -140,19 +148,19 @@ class Gram(Solver[Answer]):
         of the residuals are too small by a large factor with a small probability only.
         """
         k, theta = self.components, state.theta
-        if k is None or not k <= self.width < view.d or not self._measures:
+        if k is None or not self._measures(view.d) or view.cancels(np.dtype(float)):
             return None
         error = 2 * product_error(theta, view.rounding_of_matrix(in_double=False), SUMMED)[0]  # of both eigenvalues
         outside, spare = theta[:k] - state.mu - error, theta[k - 1] - theta[k:] - error
         if min(outside[-1], spare.min(initial=np.inf)) <= 0:
             return None
         if k <= PRODUCTS:
-            squares = squared_residuals(view, state.V, theta, outside, spare, np.eye(k))
-            return replace(state, measured=Measured(k, squares / float(theta[:k].sum())), steps_left=1)
-        mix, failure = rng.standard_normal((k, PRODUCTS)), self.options.failure_probability
-        squares = squared_residuals(view, state.V, theta, outside, spare, mix) / lower_quantile(PRODUCTS, failure)
-        measured = Measured(k, squares / float(theta[:k].sum()))
-        return replace(state, measured=measured, steps_left=1, kind="probabilistic", ceiling=state.mu, failure=failure)
+            kind, mix, least = "exact", np.eye(k), 1.0
+        else:
+            failure = min(self.options.failure_probability, MOST_FAILURE) / self.options.restarts
+            kind, mix, least = "probabilistic", rng.standard_normal((k, PRODUCTS)), chi_squared(PRODUCTS, failure)
+        squares = squared_residuals(view, state.V, theta, outside, spare, mix) / least
+        return replace(state.light(), measured=Measured(k, squares / float(theta[:k].sum())), steps_left=1, kind=kind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +168,10 @@ class GramState(Answer):
     """Eigenvectors of an A that was summed up in single precision."""
 
     V: np.ndarray  # W, before it was rounded to the type of the data
+
+    def light(self) -> Answer:
+        """The state without V."""
+        return Answer(**{field.name: getattr(self, field.name) for field in fields(Answer)})
 
 
 def squared_residuals(
@@ -174,19 +186,19 @@ def squared_residuals(
     """
     k = len(outside)
     W = V[:, :k] @ (mix / np.sqrt(outside)[:, None])
-    R = view.product(W) - V[:, :k] @ (mix * (theta[:k] / np.sqrt(outside))[:, None])
+    R = view.exact_product(W) - V[:, :k] @ (mix * (theta[:k] / np.sqrt(outside))[:, None])
     C = V.T @ R
     R -= V @ C
     return float((R**2).sum() + ((outside[-1] / spare)[:, None] * C[k:] ** 2).sum())
 
 
-def lower_quantile(count: int, failure: float) -> float:
-    """What the sum of so many squares of standard normal numbers is below with this probability.
+def chi_squared(count: int, probability: float) -> float:
+    """The quantile of the chi-squared distribution with `count` degrees of freedom.
 
-    >>> round(lower_quantile(1, 0.5), 3)  # half of all normal numbers are between -0.674 and 0.674
+    >>> round(chi_squared(1, 0.5), 3)  # half of all standard normal numbers are between -0.674 and 0.674
     0.455
     """
-    return 2 * float(gammaincinv(count / 2, failure))
+    return 2 * float(gammaincinv(count / 2, probability))
 
 
 def leading_pairs(A: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

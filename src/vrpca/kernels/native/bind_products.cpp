@@ -72,7 +72,7 @@ std::vector<double> shift_times(const double* m, const T* W, i64 d, i64 l) {
 template <class A, class R>
 Room<A>& room_for(const BoundRows<R>& self) {
     if constexpr (std::is_same_v<A, typename R::T>) return *self.room;
-    else return *self.totals;
+    else return *self.wide;
 }
 
 // U += Z^T (Z W). The last thread works on U itself if it can.

@@ -51,6 +51,7 @@ struct BoundRows {
     std::vector<nb::object> owners;
     std::shared_ptr<Room<typename R::T>> room = std::make_shared<Room<typename R::T>>();
     std::shared_ptr<Room<double>> totals = std::make_shared<Room<double>>();
+    std::shared_ptr<Room<double>> wide = std::make_shared<Room<double>>();  // where numbers are multiplied in double
 };
 
 void bind_rows(nb::module_& m);

@@ -13,12 +13,12 @@ template <class T>
 constexpr i64 STRIP = STRIP_REGISTERS * LANE<T>;
 
 // Columns that are multiplied with a strip at once. Each has a register of sums, or two. With two registers of a strip
-// and one factor, 15 of 16 are in use. Where a strip is one register, as many columns make square blocks.
+// and one factor, 15 of 16 or 27 of 32 are in use. Where a strip is one register, as many columns make square blocks.
 template <class T>
-constexpr i64 BROADCAST = STRIP_REGISTERS == 1 ? LANE<T> : 6;
+constexpr i64 BROADCAST = STRIP_REGISTERS == 1 ? LANE<T> : REGISTERS >= 32 ? 12 : 6;
 
-// The same for half a strip of two registers.
-constexpr i64 HALF_BROADCAST = 12;
+// The same for half a strip of two registers. gcc keeps no more than 16 sums in registers.
+constexpr i64 HALF_BROADCAST = REGISTERS >= 32 ? 16 : 12;
 
 // The bytes of all strips together. They determine how many rows are copied at a time. The strips should stay in the
 // cache while they are multiplied. More rows make the additions to G in double rarer.
