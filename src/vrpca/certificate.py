@@ -62,7 +62,8 @@ class Certificate:
         What no eigenvalue outside the answer exceeds, relative to ``theta_1``, but for a probability of `failure`. It
         does not depend on how the answer was found. None where nothing is known.
     failure : float
-        That probability; 0 where mu is known.
+        That probability; 0 where mu is known. A probabilistic bound on the suboptimality fails with the
+        `failure_probability` that was asked for.
     """
 
     suboptimality: float
@@ -148,6 +149,7 @@ def certify(
     basis: int = 0,
     *,
     unit: float,
+    shown: float = 0.0,
     hidden: float | None = None,
 ) -> Certificate:
     """Bound the suboptimality of the k leading Ritz vectors.
@@ -174,6 +176,8 @@ def certify(
         Number of vectors that W and A W are combined from; 0 where A is known and W is multiplied by it.
     unit : float
         Rounding of a number of the data's type.
+    shown : float
+        Rounding of A W that has been seen: what follows from `eps` may be less.
     hidden : float, optional
         What rounding of A W hides of the suboptimality, where that was measured. Otherwise it follows from `eps`.
     """
@@ -182,16 +186,15 @@ def certify(
     top = theta[0]
     if len(theta) < k or not top > 0:
         return Certificate(1.0, kind, norms / max(top, np.finfo(float).tiny), np.ones(len(norms)), mu=1.0)
-    seen = 0.0  # rounding that shows
     if len(theta) == d:  # W spans everything: only rounding can turn the leading vectors, or leave residuals
-        seen = max(float(lengths.max()), -float(theta[-1]))  # A has no negative eigenvalues
+        shown = max(shown, float(lengths.max()), -float(theta[-1]))  # A has no negative eigenvalues
         G, mu, kind = np.zeros_like(G), 0.0, "exact"
         lengths = np.zeros_like(lengths)
     value = theta[:k].sum()
     best = _bound_with_gap(theta, G, k, mu)
     if best - value > lengths.max():  # the bound without a gap adds at least the longest residual
         best = min(best, _bound_without_gap(theta, G, k, mu))
-    E = np.maximum(product_error(theta, eps, 0 if kind == "estimated" else max(basis, SUMMED)), seen)
+    E = np.maximum(product_error(theta, eps, 0 if kind == "estimated" else max(basis, SUMMED)), shown)
     turning = np.maximum(E, BIASED * unit * np.abs(theta)) if kind == "estimated" else E
     if hidden is None:
         hidden = 0.0 if k == d else _rounding(theta, lengths[:k], k, mu, E[:k], turning[:k])

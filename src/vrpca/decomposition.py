@@ -291,9 +291,9 @@ def decompose(request: Request, given: SolveOptions) -> Decomposition:
     with blas_threads(1):
         job, W0, columns = _prepare(request, Options.given(given))
         job, outcome = run(job, W0)
-        job.checkpoint.close(job.view, outcome.status)
         if request.k == MLE:
             job, outcome = _most_likely(job, outcome)
+        job.checkpoint.close(job.view, outcome.status)
         _warn(job, outcome)
         decomposition = _assemble(request, job, outcome, columns)
         if request.variances:
@@ -304,13 +304,17 @@ def decompose(request: Request, given: SolveOptions) -> Decomposition:
 
 
 def _most_likely(job: Job, outcome: Outcome) -> tuple[Job, Outcome]:
-    """As many of all components as Minka's formula finds, with their own certificate."""
+    """As many of all components as Minka's formula finds, with their own certificate.
+
+    All components together are found whatever rounding does, some of them are not: these may have to be found again.
+    """
     theta = outcome.state.theta if outcome.P is None else column_norms(outcome.P) ** 2
     n_samples = job.problem.weight * job.problem.source.shape[0]
     job = replace(job, k=most_likely_dimension(np.sort(theta)[::-1], n_samples, job.view.rounding))
-    certificate = job.certificate(outcome.state)
-    rounded = outcome.status is Status.CONVERGED and not job.good_enough(certificate)
-    return job, replace(outcome, certificate=certificate, status=Status.EPOCHS if rounded else outcome.status)
+    outcome = replace(outcome, certificate=job.certificate(outcome.state))
+    if outcome.status is not Status.CONVERGED or job.good_enough(outcome.certificate):
+        return job, outcome
+    return run(job.with_components(job.k), None)
 
 
 def _prepare(request: Request, options: Options) -> tuple[Job, np.ndarray | None, _Columns]:

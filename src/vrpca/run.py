@@ -37,7 +37,7 @@ NEAR_ROUNDING = 32  # and one below this multiple is near it; both are rules of 
 MONOTONE = 100  # times the rounding of products by which the objective may fall: sums of n terms err by some tens of it
 MOST_FALL = 1e-3  # and no more than this part, where large means leave few digits
 # What certifies the best state, besides mu.
-CERTIFIED_BY = ("d", "theta", "G", "kind", "ceiling", "failure", "basis", "steps_left", "measured")
+CERTIFIED_BY = ("d", "theta", "G", "kind", "ceiling", "failure", "basis", "steps_left", "shown", "measured")
 STORED = 8  # units of rounding by which a component may be turned when it is stored: up to 6 in the fuzz harness
 SEARCHES = 4  # the most random searches of a proof: three times something may be found outside, and taken in
 
@@ -174,7 +174,7 @@ def certificate_of(state: State, k: int, view: View) -> Certificate:
     eps = view.rounding if state.basis else view.rounding_of_matrix(in_double=state.steps_left == 0)
     found = state.theta, state.G, k, state.d, state.outside(k), state.kind
     hidden = state.measured.suboptimality if state.measured is not None and state.measured.k == k else None
-    certificate = certify(*found, eps, turned, state.basis, unit=unit, hidden=hidden)
+    certificate = certify(*found, eps, turned, state.basis, unit=unit, shown=state.shown, hidden=hidden)
     if certificate.kind == "exact" or state.measured is not None:
         return replace(certificate, ceiling=certificate.mu)
     if state.ceiling is None or not state.theta[0] > 0:  # a guess may see nothing of the data

@@ -81,6 +81,18 @@ def test_rounding_is_not_measured_where_double_precision_says_more(k, options, p
     assert found.certificate.kind == "exact" and found.certificate.suboptimality <= options["tol"]
 
 
+@pytest.mark.parametrize(("d", "k"), [(150, 6), (260, 18)])
+@pytest.mark.parametrize("tol", [1e-6, 1e-9])
+@pytest.mark.parametrize("seed", range(4))
+def test_equal_products_are_rounded_one_way(d, k, tol, seed):
+    """Sums of thousands of them are off by more than sums of random numbers: the diagonal of A tells by how much."""
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random((5000, d)) < 0.42, np.float32(rng.uniform(4, 8)), np.float32(0))
+    found = vrpca.pca(X, k, solver="gram", tol=tol, n_threads=1, compute_u=False, random_state=0)
+    assert found.converged
+    assert suboptimality(transformed(X, True), found.Vt) <= found.certificate.suboptimality
+
+
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("k", [2, 16])
 def test_measured_squares_bound_the_truth(k, seed):
@@ -98,6 +110,16 @@ def test_measured_squares_bound_the_truth(k, seed):
     assert true <= 1.01 * exact <= 4 * true
     mixed = squared_residuals(view, V, values[: k + 3], *gaps, rng.standard_normal((k, PRODUCTS)))
     assert 0.1 < mixed / PRODUCTS / exact < 10
+
+
+def test_some_of_all_components_are_as_accurate_as_was_asked(rng):
+    """All of them are found whatever rounding does. Those that Minka's formula takes are found again if need be."""
+    X = (rng.standard_normal((3000, 60)) * np.r_[np.full(30, 1.003) ** -np.arange(30), np.full(30, 0.99)]).astype(
+        np.float32
+    )
+    found = vrpca.pca(X, "mle", solver="gram", tol=1e-9, compute_u=False, random_state=0)
+    assert len(found.s) < 60 and found.converged
+    assert suboptimality(transformed(X, True), found.Vt) <= found.certificate.suboptimality <= 1e-9
 
 
 def test_random_combinations_seldom_see_less(rng):

@@ -26,6 +26,7 @@ SPARSE = 0.1  # density below which a product of sparse matrices was cheaper tha
 LEAST_ROWS = 8192  # rows at a time: adding a block's sum costs d^2, whatever the number of its rows
 CHUNK_ROWS = 1024  # rows that are squared at a time in double precision
 MATTERS = 1e-14  # a column with a smaller part of all squares drowns in the rounding of A, of 1e-16 per number
+ALIKE = 4  # times the errors of the diagonal that other entries may have: their products are rounded otherwise
 MODERATE = 1e6  # units between its inverse and this are taken as 1: squares cannot overflow
 
 
@@ -36,6 +37,7 @@ class Matrix(Finding):
     random: ClassVar[bool] = False
     A: Array
     in_double: bool  # whether all of its sums were made in double precision
+    error: float = 0.0  # of A's largest eigenvalues, as far as rounding shows in its diagonal
 
 
 class GramSum(MomentSum):
@@ -144,6 +146,7 @@ class GramSum(MomentSum):
             return None
         A = self.second / moments.total
         squares = (self.second.diagonal() - self.moved) / moments.total  # about the origins of the sums
+        errors = np.zeros(len(A)) if self.in_double else self._errors_of_diagonal(moments)
         if self.center:
             delta = self.first / moments.total
             A -= np.outer(delta, delta)
@@ -151,10 +154,25 @@ class GramSum(MomentSum):
             scale = col_scale / col_scale.max()
             A *= np.outer(scale, scale)
             squares *= scale**2
+            errors *= scale**2
         total = np.trace(A)
         if squares.sum() > (CANCELS if self.sparse else FAR) * total:
             return None
-        return Matrix(A / total, self.in_double) if np.isfinite(A).all() and total > 0 else None
+        if not (np.isfinite(A).all() and total > 0):
+            return None
+        return Matrix(A / total, self.in_double, ALIKE * float(errors.sum() / total))
+
+    def _errors_of_diagonal(self, moments: Moments) -> Array:
+        """The errors of the diagonal, which the moments give in double precision.
+
+        Equal rows are rounded one way: sums of a thousand of them in single precision may lose three digits more than
+        sums of random numbers do. If the errors of all entries are as large, relative to the product of their columns'
+        lengths, the largest eigenvalue of the error is the sum of those of the diagonal.
+        """
+        assert self.origin is not None
+        ratio = self.unit / moments.factor
+        exact = moments.variance * ratio * ratio + (moments.mean * ratio - self.origin) ** 2
+        return np.abs(self.second.diagonal() / moments.total - exact)
 
     def _vanishes(self, moments: Moments, scaled: bool) -> bool:
         """Whether squares of a column that matters are near the smallest numbers of the type that entries have."""

@@ -49,6 +49,7 @@ class State(ABC):
     step: Step = NO_STEP  # the step size, where there is one
     P: np.ndarray | None = None  # Z W, where the solver has it
     missed: np.ndarray | None = None  # a direction outside W that the search has proved to be blind for
+    shown: float = 0.0  # the error of A that rounding shows by itself
     measured: Measured | None = None  # what rounding hides, where that is not left to a model of it
 
     @property

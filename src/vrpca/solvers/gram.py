@@ -116,7 +116,7 @@ class Gram(Solver[Answer]):
         found = first_pass.found
         if not isinstance(found, Matrix):
             return self._solve(view, view.matrix(), in_double=True)
-        return self._solve(view, found.A, found.in_double)
+        return self._solve(view, found.A, found.in_double, found.error)
 
     def step(self, view: View, state: Answer, rng: Rng) -> Answer:
         """First measure what rounding of A hides, if that can be told. Otherwise, and then, A in double precision."""
@@ -127,7 +127,7 @@ class Gram(Solver[Answer]):
         del state  # frees V
         return self._solve(view, view.matrix(), in_double=True)
 
-    def _solve(self, view: View, A: np.ndarray, in_double: bool) -> Answer:
+    def _solve(self, view: View, A: np.ndarray, in_double: bool, error: float = 0.0) -> Answer:
         l, d = self.width, view.d
         with blas_threads(view.n_threads) if d > LARGE_SIDE else nullcontext():
             values, V = leading_pairs(A, min(l + 1, d))
@@ -139,7 +139,7 @@ class Gram(Solver[Answer]):
         mu, kind = known_outside(values, l, None)
         W = np.ascontiguousarray(V, dtype=view.dtype)
         known: dict[str, Any] = {"d": d, "W": W, "theta": theta, "G": R.T @ R, "mu": mu, "kind": kind, "basis": 0}
-        return Answer(**known, steps_left=0) if in_double else GramState(**known, steps_left=2, V=V)
+        return Answer(**known, steps_left=0) if in_double else GramState(**known, steps_left=2, shown=error, V=V)
 
     def _measured(self, view: View, state: GramState, rng: Rng) -> Answer | None:
         """The state with what rounding of A hides of it, by one pass; None where gaps are too small to tell.
@@ -150,7 +150,8 @@ class Gram(Solver[Answer]):
         k, theta = self.components, state.theta
         if k is None or not self._measures(view.d) or view.cancels(np.dtype(float)):
             return None
-        error = 2 * product_error(theta, view.rounding_of_matrix(in_double=False), SUMMED)[0]  # of both eigenvalues
+        usual = product_error(theta, view.rounding_of_matrix(in_double=False), SUMMED)[0]
+        error = 2 * max(usual, state.shown)  # of both eigenvalues of a gap
         outside, spare = theta[:k] - state.mu - error, theta[k - 1] - theta[k:] - error
         if min(outside[-1], spare.min(initial=np.inf)) <= 0:
             return None
