@@ -31,8 +31,8 @@ FINDING = 0.2  # of A's size: what says which of its entries are finite
 # Tolerances below these are met in double precision at once. On MNIST (k = 50), where rounding of A in single precision
 # goes one way, measuring it proves 4e-11. In front of a gap of 5%, single precision proves an angle of 6e-5.
 SINGLE, SINGLE_ANGLE = 1e-10, 1e-4
-# The same where rounding is not measured, and where A has so few columns per product that double precision takes less
-# time: with 12 products, 80000 x 100 takes 15 ms instead of 18, and 200000 x 200 takes 127 instead of 114.
+# The same where rounding is not measured. It is not worth measuring where A has few columns per product: with 12
+# products, 80000 x 100 takes 18 ms, and 15 in double precision; 200000 x 200 takes 114 ms, and 127 in double precision.
 UNMEASURED, COLUMNS_PER_PRODUCT = 1e-9, 15
 LEAST_PASSES = 4  # that allow for measuring: with A in single and in double precision, and a pass for left vectors
 # Products in double precision that measure rounding. If they are of random combinations, squares may be 20 times as
