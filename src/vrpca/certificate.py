@@ -181,7 +181,7 @@ def certify(
     hidden : float, optional
         What rounding of A W hides of the suboptimality, where that was measured. Otherwise it follows from `eps`.
     """
-    lengths = np.sqrt(np.clip(np.diag(G), 0, None))
+    lengths = np.sqrt(np.maximum(G.diagonal(), 0.0))
     norms = lengths[:k]
     top = theta[0]
     if len(theta) < k or not top > 0:
@@ -261,13 +261,13 @@ def _angles(theta: np.ndarray, lengths: np.ndarray, k: int, mu: float, eps: floa
     are those of the residuals, with what rounding may have hidden of them.
     """
     sines = np.ones(k)
-    equal = EQUAL * eps * theta[0]
-    ends = [j for j in range(1, k) if theta[j - 1] - theta[j] > equal] + [k]
     # How large eigenvalues can be from each Ritz value on.
-    rest = np.maximum.accumulate(np.append(theta + lengths, 0.0)[::-1])[::-1]
+    rest = np.maximum.accumulate(np.append(theta + lengths, 0.0)[::-1])[::-1].tolist()
+    values, errors, equal = theta.tolist(), lengths.tolist(), EQUAL * eps * float(theta[0])
+    ends = [j for j in range(1, k) if values[j - 1] - values[j] > equal] + [k]
     for first, last in itertools.pairwise([0, *ends]):
-        above = theta[first - 1] - theta[first] if first else math.inf
-        gap = min(above, theta[last - 1] - max(mu, rest[last]))
+        above = values[first - 1] - values[first] if first else math.inf
+        gap = min(above, values[last - 1] - max(mu, rest[last]))
         if gap > 0:
-            sines[first:last] = min(1.0, math.hypot(*lengths[first:last]) / gap)
+            sines[first:last] = min(1.0, math.hypot(*errors[first:last]) / gap)
     return sines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 import os
@@ -295,6 +296,7 @@ class Options:
         return self.sampling == "norm" or (self.theory is not None and self.step == "theory" and self.theory.r is None)
 
 
+@functools.cache
 def names() -> tuple[str, ...]:
     """The names of all options."""
     return tuple(field.name for field in fields(Options))

@@ -78,6 +78,8 @@ class Budget:
 
     def share(self, part: float) -> Budget:
         """The same budget with a part of the passes and seconds that are left."""
+        if part == 1:
+            return self
         passes = self.passes + part * (self.max_passes - self.passes)
         seconds = self.max_seconds
         if seconds is not None:
@@ -271,11 +273,12 @@ class Run:
             self.best, self.at_best = self.state.light(), True
             if status is not Status.CONVERGED:  # else the witness has been heard
                 self._hear_witness(self.state)
-        P = self.state.P if self.state is not None and self.at_best else None
-        best = self.best
+        last = self.state if self.at_best else None
+        P, best = None if last is None else last.P, self.best
         known = {name: getattr(best, name) for name in CERTIFIED_BY}
         answer = Answer(**known, mu=best.outside(self.job.needed(best)), W=best.vectors())
-        return Outcome(answer, P, self._certificate(best), status, self.history, self.gave_up)
+        certificate = self._certificate(best if last is None else last)  # the last one has been certified
+        return Outcome(answer, P, certificate, status, self.history, self.gave_up)
 
     def _handed_over(self) -> State:
         """The state of the next step. The run lets go of it, so that the step can free what it has used."""
@@ -528,8 +531,8 @@ def run(job: Job, W0: np.ndarray | None) -> tuple[Job, Outcome]:
         outcome = best_of_restarts(job, W0)
     outcome = with_projections(job, outcome)
     if job.options.solver == "auto":
-        first = replace(outcome.history[0], event=f"auto: {job.plan.name}, {job.plan.reason}")
-        outcome = replace(outcome, history=[first, *outcome.history[1:]])
+        event = f"auto: {job.plan.name}, {job.plan.reason}"
+        outcome.history[0] = replace(outcome.history[0], event=event)
     return job, outcome
 
 

@@ -1,5 +1,6 @@
 """The first pass: means and variances in one reading, against two in double precision; entries that are not finite."""
 
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import eps, sparse_matrix
-from vrpca.data.first_pass import FirstPass, LargestEntry, Moments, Pair, SampleProductSum, column_moments
+from vrpca.data.first_pass import FirstPass, LargestEntry, Moments, Pair, SampleProductSum, column_moments, first_unit
 from vrpca.data.gram import GramSum, Matrix
 from vrpca.data.open import as_source
 from vrpca.data.stream import Basis, StreamSum
@@ -268,6 +269,63 @@ def test_a_finding_comes_with_the_moments_in_one_reading(rng):
     found = received(problem, GramSum(problem))
     assert isinstance(found.found, Matrix) and found.sums is None and found.moments.passes == source.readings == 1
     assert received(problem).found is None
+
+
+def accumulators(problem):
+    """All that find the moments in ways of their own."""
+    d = problem.source.shape[1]
+    W, guest = np.eye(d, dtype=problem.source.dtype)[:, :2].copy(), np.eye(d, dtype=problem.source.dtype)[2]
+    return [GramSum(problem), GramSum(problem, in_double=True), SampleProductSum(problem, W, None, 0, guest)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("cut", [0, 700, 1500])
+@pytest.mark.parametrize("weighted", ["no", "some", "none of the first"])
+@pytest.mark.parametrize("center", [False, True])
+def test_moments_are_the_same_whatever_comes_with_them(center, weighted, cut, dtype, rng):
+    """The product has them from its own walk, A from its diagonal, after rows that tell how to begin."""
+    X = (rng.standard_normal((4000, 9)) * np.arange(1, 10) + 3).astype(dtype)
+    weights = None if weighted == "no" else rng.integers(0, 3, 4000) + 0.0
+    if weighted == "none of the first":
+        weights[:1200] = 0
+    problem = Problem(Blocks(*(block for block in np.split(X, [cut]) if len(block))), weights, center, False, 2)
+    w = np.ones(4000) if weights is None else weights
+    mean = np.average(X.astype(float), axis=0, weights=w) if center else np.zeros(9)
+    variance = w @ (X.astype(float) - mean) ** 2 / w.sum()
+    for accumulator in accumulators(problem):
+        moments = problem.first_pass(accumulator).moments
+        assert moments.total == pytest.approx(w.sum(), rel=1e-13) and moments.passes == 1
+        np.testing.assert_allclose(moments.mean, mean, rtol=1e-12)
+        np.testing.assert_allclose(moments.variance, variance, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_a_row_without_weight_does_not_copy_the_others(kind, rng):
+    X, weights = np.ones((40000, 100), np.float32), np.ones(40000)
+    weights[7] = 0
+    X = X if kind == "dense" else sp.csr_array(X)
+    tracemalloc.start()
+    assert first_unit(X, np.sqrt(weights)) == 1
+    assert tracemalloc.get_traced_memory()[1] < 40000 * 100
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("row", [0, 1023, 1024, 3999])
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize(("kind", "d"), [("dense", 9), ("dense", 260), ("csr", 60)])
+def test_no_accumulator_overlooks_what_is_not_finite(kind, d, value, weight, row, rng):
+    X = rng.standard_normal((4000, d))
+    if kind == "csr":
+        X *= rng.random(X.shape) < 0.05
+    X[row, 4] = value
+    weights = np.ones(4000)
+    weights[row] = weight
+    blocks = [X] if kind == "dense" else [sp.csr_array(part) for part in np.split(X, 4)]
+    problem = Problem(Blocks(*blocks), weights, False, False, 1)
+    for accumulator in accumulators(problem):
+        with pytest.raises(DataError, match=f"row {row}, column 4"):
+            problem.first_pass(accumulator)
 
 
 @pytest.mark.parametrize("sizes", [(1e-200, 1.0), (1.0, 1e200)])

@@ -21,6 +21,7 @@ from kernel_cases import (
 from helpers import eps
 from vrpca.kernels import _native as native
 from vrpca.kernels import reference
+from vrpca.linalg import CACHE_LINE, aligned_zeros
 
 
 def check_product(case, rng, width, threads, with_P, start=0.0):
@@ -135,8 +136,11 @@ def test_a_block_of_no_rows_adds_nothing(kind, rng):
     U = np.full((5, 2), 3.0)
     native.product(case.rows(native), np.ones((5, 2)), U, None, 2)
     np.testing.assert_array_equal(U, 3.0)
-    total, mean, M2 = native.moments(case.rows(native), None, 1.0, 2)
-    assert total == 0 and not mean.any() and not M2.any()
+    for total, mean, M2 in (
+        native.moments(case.rows(native), None, 1.0, 2),
+        *(with_product(native, case, about_zero, None, 1.0, 2) for about_zero in (False, True)),
+    ):
+        assert total == 0 and not mean.any() and not M2.any()
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -150,6 +154,35 @@ def test_product_repeats_to_the_last_bit(kind, threads, rng):
         native.product(case.rows(native), W, U, P, threads)
         found.append((U.tobytes(), P.tobytes()))
     assert found[0] == found[1] == found[2]
+
+
+def at_offset(M, offset):
+    """A copy of M that begins so many bytes behind a cache line."""
+    room = aligned_zeros((M.size + CACHE_LINE // M.itemsize,), M.dtype)[offset // M.itemsize :]
+    moved = room[: M.size].reshape(M.shape)
+    moved[...] = M
+    return moved
+
+
+@pytest.mark.parametrize("maps", [(False,) * 4, (True,) * 4])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [1, 4, 8, 12, 16, 32])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_bits_do_not_depend_on_where_a_block_lies(kind, maps, width, threads, rng):
+    """Memory that NumPy hands out begins with a cache line, or does not."""
+    case = make_case(rng, 900, 40, kind, maps=maps)
+    (W,) = to(case.dtype, rng.standard_normal((40, width)))
+    found, with_moments = set(), set()
+    for offset in range(0, CACHE_LINE, 16):
+        for other in (0, offset):
+            rows, V = case.rows(native), at_offset(W, offset)
+            U = at_offset(np.zeros_like(W), other)
+            native.product(rows, V, U, None, threads)
+            found.add(U.tobytes())
+            U[...] = 0
+            moments = native.product_with_moments(rows, V, U, None, 1.0, False, threads)
+            with_moments.add((U.tobytes(), moments[1].tobytes(), moments[2].tobytes()))
+    assert len(found) == len(with_moments) == 1
 
 
 def many_rows(rng, n=200_000, d=8):
@@ -226,22 +259,37 @@ def test_row_norms_agree_with_their_twin(drawn):
 
 
 def check_moments(case, weight, factor, threads):
-    found = native.moments(case.rows(native), weight, factor, threads)
-    twin = reference.moments(case.rows(reference), weight, factor, threads)
+    args = weight, factor, threads
+    found = [implementation.moments(case.rows(implementation), *args) for implementation in (native, reference)]
+    found += [with_product(implementation, case, False, *args) for implementation in (native, reference)]
     X, w = factor * case.X.astype(float), np.ones(case.shape[0]) if weight is None else weight
     total = w.sum()
     mean = w @ X / total if total > 0 else np.zeros(case.shape[1])
     M2 = w @ (X - mean) ** 2
     bound = eps(float) * (8 + 2 * np.sqrt(case.shape[0]))
-    for total_, mean_, M2_ in (found, twin):
+    for total_, mean_, M2_ in found:
         assert total_ == pytest.approx(total, rel=1e-14)
         assert_close(mean_, mean, bound * factor * np.abs(case.X).max(0, initial=0))
         assert_close(M2_, M2, bound * (w @ X**2 + total * (factor * np.abs(case.X).max(0, initial=0)) ** 2))
         assert (-bound * total * (factor * np.abs(case.X).max(0, initial=0)) ** 2 <= M2_).all()
     for implementation in (native, reference):
-        total_, squares = implementation.squares(case.rows(implementation), weight, factor, threads)
+        _, mean_, squares_ = with_product(implementation, case, True, *args)
+        assert not mean_.any()
+        total_, squares = implementation.squares(case.rows(implementation), *args)
         assert total_ == pytest.approx(total, rel=1e-14)
-        assert_close(squares, w @ X**2, bound * (w @ X**2))
+        for each in (squares, squares_):
+            assert_close(each, w @ X**2, bound * (w @ X**2))
+
+
+def with_product(implementation, case, about_zero, weight, factor, threads):
+    """The moments that come along with a product, which is the one that comes alone."""
+    W = np.random.default_rng(1).standard_normal((case.shape[1], 5)).astype(case.dtype)
+    U, alone = np.ones_like(W), np.ones_like(W)
+    rows = case.rows(implementation)
+    found = implementation.product_with_moments(rows, W, U, weight, factor, about_zero, threads)
+    implementation.product(rows, W, alone, None, threads)
+    np.testing.assert_array_equal(U, alone)
+    return found
 
 
 @settings(max_examples=100)
@@ -325,10 +373,11 @@ def test_a_row_of_weight_zero_does_not_spoil_the_variance_of_the_others(kind, th
         case.X[0] *= hi > lo
     weight = np.ones(200)
     weight[0] = 0
-    _, mean, M2 = native.moments(case.rows(native), weight, 1.0, threads)
-    rest = case.X[1:]
-    np.testing.assert_allclose(mean, rest.mean(0), atol=1e-12)
-    np.testing.assert_allclose(M2, ((rest - rest.mean(0)) ** 2).sum(0), rtol=1e-10)
+    alone = native.moments(case.rows(native), weight, 1.0, threads)
+    for _, mean, M2 in (alone, with_product(native, case, False, weight, 1.0, threads)):
+        rest = case.X[1:]
+        np.testing.assert_allclose(mean, rest.mean(0), atol=1e-12)
+        np.testing.assert_allclose(M2, ((rest - rest.mean(0)) ** 2).sum(0), rtol=1e-10)
 
 
 @pytest.mark.parametrize("kind", KINDS)

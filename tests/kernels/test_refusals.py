@@ -22,6 +22,9 @@ def arguments(case, rng):
     rho = np.ones(N)
     return {
         "product": {"W": W0, "U": U, "P": P, "threads": 1},
+        "product_with_moments": {
+            "W": W0, "U": U, "weight": np.ones(N), "factor": 1.0, "about_zero": False, "threads": 1,
+        },
         "row_norms": {"norms": np.zeros(N)},
         "moments": {"weight": np.ones(N), "factor": 1.0, "threads": 1},
         "vr_vector": {
@@ -39,6 +42,7 @@ def arguments(case, rng):
 
 OUTPUTS = {
     "product": ("U", "P"),
+    "product_with_moments": ("U",),
     "row_norms": ("norms",),
     "moments": (),
     "vr_vector": ("w",),
@@ -49,6 +53,7 @@ OUTPUTS = {
 }
 ARRAYS = {
     "product": ("W", "U", "P"),
+    "product_with_moments": ("W", "U", "weight"),
     "row_norms": ("norms",),
     "moments": ("weight",),
     "vr_vector": ("w", "w0", "u", "p", "V", "Q", "order", "rho"),
@@ -300,6 +305,7 @@ def _seen_inside(kernel, kind, n, rng):
     panel = native.vr_panel(rows, W)
     calls = {
         "product": lambda: native.product(rows, W, W.copy(), None, 1),
+        "product_with_moments": lambda: native.product_with_moments(rows, W, W.copy(), None, 1.0, False, 1),
         "row_norms": lambda: native.row_norms(rows, np.empty(n)),
         "moments": lambda: native.moments(rows, None, 1.0, 1),
         "vr_vector": lambda: native.vr_vector(

@@ -130,9 +130,11 @@ def test_sweep_sums_long_float32_vectors_in_double(rng):
 @given(st.integers(0, 40), st.integers(0, 40), st.sampled_from(DTYPES))
 def test_transpose(rows, columns, dtype):
     (W,) = matrices(0, dtype, (rows, columns))
-    out = np.full((columns, rows), np.nan, dtype)
-    native.transpose(W, out)
-    np.testing.assert_array_equal(out, W.T)
+    for part in (slice(0, columns), slice(columns // 3, columns - columns // 4)):  # all columns, and some of them
+        out = np.full((part.stop - part.start, rows + 3), np.nan, dtype)
+        native.transpose(W[:, part], out[:, 1 : 1 + rows])
+        np.testing.assert_array_equal(out[:, 1 : 1 + rows], W[:, part].T)
+        assert np.isnan(out[:, 0]).all() and np.isnan(out[:, 1 + rows :]).all()
 
 
 def valid():

@@ -164,10 +164,10 @@ void native_product(const Case<CsrRows<T, I>>& c, const Numbers& W, i64 l, Memor
         for (i64 k = 0; k < l; k++) wide[j * ld + k] = W[j * l + k], mW[k] += c.m[j] * W[j * l + k];
     auto Wp = as<T>(wide), partial = zeros<T>(c.d * ld);
     auto tail = zeros<double>(l);
-    DISPATCH(product(rows, 0, c.n, Wp.get(), c.with_map ? mW.data() : nullptr, l, ld, partial.get(), P.get(),
+    DISPATCH(product(rows, 0, c.n, Wp.get(), c.with_map ? mW.data() : nullptr, l, ld, partial.get(), P.get(), l,
                      tail.get()));
     DISPATCH(add_partials(partial.get(), 1, c.d, 0, c.d, l, ld, c.with_map ? c.m.data() : nullptr, tail.get(),
-                          U.get()));
+                          U.get(), l));
 }
 
 // Products of dense rows, with the map applied to the rows, or to W and U.
@@ -185,8 +185,22 @@ void native_product(const Case<DenseRows<T>>& c, const Numbers& W, i64 l, Memory
         }
     auto Wt = as<T>(laid), room = scratch<T>(DISPATCH(product_room<T>(c.d, l)));
     auto sums = zeros<double>(l * ld), tail = zeros<double>(l);
+    // Moments along with it: about their means, or about zero.
+    Numbers weight(c.n), mean(c.d), M2(c.d);
+    for (i64 i = 0; i < c.n; i++) weight[i] = double(i % 3);
+    auto mean_found = zeros<double>(c.d), M2_found = zeros<double>(c.d);
+    ColumnSums<T> columns{weight.data(), 0.25, nullptr, nullptr, M2_found.get()};
+    if (late) columns = DISPATCH(empty_sums(rows, 0, c.n, weight.data(), 0.25, mean_found.get(), M2_found.get()));
     DISPATCH(product(rows, 0, c.n, Wt.get(), apply ? mW.data() : nullptr, l, sums.get(), P.get(), tail.get(),
-                     room.get()));
+                     room.get(), &columns));
+    if (late) DISPATCH(finish(columns, c.d));
+    for (i64 j = 0; j < c.d; j++) {
+        for (i64 i = 0; late && columns.total > 0 && i < c.n; i++)
+            mean[j] += weight[i] * 0.25 * c.X[i * c.d + j] / columns.total;
+        for (i64 i = 0; i < c.n; i++) M2[j] += weight[i] * std::pow(0.25 * c.X[i * c.d + j] - mean[j], 2);
+    }
+    compare<double>(c.name + " mean along with a product", mean_found, mean);
+    compare<double>(c.name + " M2 along with a product", M2_found, M2);
     for (i64 j = 0; j < c.d; j++)
         for (i64 k = 0; k < l; k++) {
             const double u = sums[k * ld + j];
@@ -410,7 +424,7 @@ void test_vr_gram_schmidt(const Case<Rows>& c, i64 l) {
     DISPATCH(vr_gram_schmidt(rows_of(c), Wt.get(), Ut.get(), P.get(), l, l, e.order.data(), e.steps, e.eta,
                              e.rho.data(), row.get()));
     auto W = zeros<T>(c.d * l);
-    DISPATCH(transpose(Wt.get(), l, c.d, W.get()));
+    DISPATCH(transpose(Wt.get(), l, c.d, c.d, W.get(), l));
     compare<T>(c.name + " vr_gram_schmidt, l = " + std::to_string(l), W, V);
 }
 

@@ -2,29 +2,63 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 
 import vrpca
 from helpers import matrix_with_spectrum
 from solvers.problems import suboptimality, transformed, view_of
-from vrpca.solvers.gram import PRODUCTS, chi_squared, leading_pairs, squared_residuals
+from vrpca.data.view import View
+from vrpca.options import Options
+from vrpca.solvers.gram import CHECKS, PRODUCTS, Checked, Gram, chi_squared, leading_vectors, squared_residuals
 
 pytestmark = pytest.mark.reference
 
 
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize(("dtype", "rounding"), [(np.float64, 1e-13), (np.float32, 1e-5)])
 @pytest.mark.parametrize("seed", [*range(12), 22, 24, 29, 83, 165, 250, 254, 269])
-def test_equal_eigenvalues_and_one_that_connects_them(seed):
+def test_equal_eigenvalues_and_one_that_connects_them(seed, dtype, rounding, size):
     """For some of these, bisection with inverse iteration fails or returns fewer pairs than asked for."""
     rng = np.random.default_rng(seed)
-    d, equal = int(rng.integers(30, 70)), int(rng.integers(2, 20))
+    d, equal = size * int(rng.integers(30, 70)), size * int(rng.integers(2, 20))
     A = np.diag(rng.permutation(np.append(np.ones(equal), np.full(d - equal, rng.choice([0, 0.1])))))
     A -= np.outer(A.mean(axis=0), A.mean(axis=0))
     for count in (1, 6, 12, d):
-        values, V = leading_pairs(A, count)
+        V = leading_vectors(A, count, np.dtype(dtype))
+        values = (V * (A @ V)).sum(axis=0)
         assert V.shape == (d, count)
         np.testing.assert_allclose(V.T @ V, np.eye(count), atol=1e-13)
-        np.testing.assert_allclose(A @ V, V * values, atol=1e-13)
-        np.testing.assert_allclose(values, np.linalg.eigvalsh(A)[::-1][:count], atol=1e-13)
+        np.testing.assert_allclose(A @ V, V * values, atol=rounding)
+        np.testing.assert_allclose(values, np.linalg.eigvalsh(A)[::-1][:count], atol=rounding)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1e-6, 1e-3])
+@pytest.mark.parametrize("d", [150, 400])
+def test_nothing_outside_is_larger_than_is_told(d, spread, rng):
+    """Among close eigenvalues, LAPACK in single precision may find others than the largest ones."""
+    A = rng.standard_normal((d, d))
+    Q = np.linalg.qr(A)[0]
+    A = (Q * (1 + spread * rng.random(d))) @ Q.T
+    A /= np.trace(A)
+    X = matrix_with_spectrum(d, d, np.ones(d), rng).astype(np.float32)
+    solver, checks = Gram(Options(), 19), np.zeros((d, 0))
+    state = solver._solve(view_of(X), (A + A.T) / 2, Checked(0.0, checks, checks))
+    W = scipy.linalg.null_space(state.vectors().astype(float).T)
+    assert np.linalg.eigvalsh(W.T @ A @ W)[-1] <= state.mu
+    assert state.mu <= (1 + 1e-5) * np.linalg.eigvalsh(A)[-1]
+
+
+@pytest.mark.parametrize(("failure", "tol", "most"), [(1e-6, 1e-8, 6), (1e-12, 1e-8, 12), (1e-6, 1e-9, 12)])
+def test_few_products_prove_loose_tolerances(failure, tol, most, rng, monkeypatch):
+    """If the failure probability is small, they would prove little."""
+    seen, exact_product = [], View.exact_product
+    monkeypatch.setattr(View, "exact_product", lambda view, W: (seen.append(W.shape[1]), exact_product(view, W))[1])
+    X = np.where(rng.random((5000, 260)) < 0.42, np.float32(6.7), np.float32(0))
+    options = {"tol": tol, "failure_probability": failure, "solver": "gram"}
+    found = vrpca.pca(X, 18, compute_u=False, random_state=0, **options)
+    assert found.converged and seen == [most + CHECKS]
+    assert suboptimality(transformed(X, True), found.Vt) <= found.certificate.suboptimality
 
 
 @pytest.mark.parametrize("d", [40, 260])
@@ -102,14 +136,31 @@ def test_measured_squares_bound_the_truth(k, seed):
     view = view_of(X)
     A = view.matrix()
     E = rng.standard_normal((40, 40)) * 1e-6
-    values, V = leading_pairs(A + E + E.T, k + 4)
+    V = leading_vectors(A + E + E.T, k + 4, A.dtype)
+    values = (V * ((A + E + E.T) @ V)).sum(axis=0)
     true = np.linalg.eigvalsh(A)[::-1][:k].sum() - np.trace(V[:, :k].T @ A @ V[:, :k])
     gaps = values[:k] - values[k + 3], values[k - 1] - values[k : k + 3]
     V = V[:, : k + 3]
-    exact = squared_residuals(view, V, values[: k + 3], *gaps, np.eye(k))
+    found = []
+    for mix in (np.eye(k), rng.standard_normal((k, PRODUCTS))):
+        U = view.exact_product(V[:, :k] @ (mix / np.sqrt(gaps[0])[:, None]))
+        found.append(squared_residuals(V, U, values[: k + 3], *gaps, mix))
+    exact, mixed = found
     assert true <= 1.01 * exact <= 4 * true
-    mixed = squared_residuals(view, V, values[: k + 3], *gaps, rng.standard_normal((k, PRODUCTS)))
     assert 0.1 < mixed / PRODUCTS / exact < 10
+
+
+def test_rounding_that_the_diagonal_does_not_show_is_noticed():
+    """Equal products that are rounded one way, of numbers whose squares are not: two eigenvalues change places."""
+    many = np.repeat(np.float32([1.7796386, 1.3043426, 1.686473, 1.2873331, 1.1732962]), 25)
+    few = np.repeat(np.float32([1.6432049, 1.4943948, 1.496252, 1.5450591]), 25)
+    squares = [(part.astype(float) ** 2).sum() for part in (many, few)]
+    X = np.zeros((16384, 229), np.float32)
+    X[:8192, :125], X[8192:, 125:-4] = many, few
+    X[8192:, -4:] = np.sqrt((squares[0] / (1 - 2.4e-6) - squares[1]) / 4)
+    for seed in range(20):
+        found = vrpca.svd(X, 1, solver="gram", tol=1e-8, n_threads=1, compute_u=False, random_state=seed)
+        assert suboptimality(X.astype(float), found.Vt) <= found.certificate.suboptimality <= 1e-8
 
 
 def test_some_of_all_components_are_as_accurate_as_was_asked(rng):

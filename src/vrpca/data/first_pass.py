@@ -19,7 +19,7 @@ from vrpca.data.open import as_source
 from vrpca.data.row_map import make_rows
 from vrpca.data.source import Reduction, Source, check_finite, pieces
 from vrpca.errors import DataError
-from vrpca.linalg import LEAST_PIVOT
+from vrpca.linalg import LEAST_PIVOT, aligned_copy, aligned_zeros
 from vrpca.typing import Array, Rng
 
 SAFE = 1e60  # entries up to here can be squared and summed as they are: 1e120 times 1e180 rows is below 1e308
@@ -35,9 +35,7 @@ MEAN_ROUNDING = 1e-12  # relative rounding of means: sums in double precision, w
 CONSTANT = 64 * float(np.finfo(float).eps)  # a deviation below this part of the mean is the rounding of the mean's sum
 FLIPPED = ("column", "row")  # what rows and columns of a block are to the user where it is one of the transpose
 PIECE_ENTRIES = 2**21  # stored entries that are multiplied at a time: enough to be worth a call, 8 MB if dense
-# And rows, if that is more: adding up the sums of threads takes as long as 50 to 200 dense rows. Pieces of sparse rows
-# are copies, and have many rows anyway.
-DENSE_ROWS, SPARSE_ROWS = 2048, 64
+SPARSE_ROWS = 64  # and rows, if that is more: pieces of sparse rows are copies
 
 
 @dataclass(frozen=True)
@@ -184,15 +182,19 @@ class MomentSum(Reduction):
         self.rows_seen = 0
 
     def add(self, start: int, X: Any) -> None:
-        """Take in a block; a subclass sees it in pieces, which stay in the cache unless rows are long."""
+        """Take in a block; with `least_rows`, in pieces, which stay in the cache unless rows are long."""
         if X.shape[1] != len(self.mean):
             raise DataError(f"The source has {len(self.mean)} features, but one of its blocks has {X.shape[1]}.")
         self.rows_seen += X.shape[0]
         for lo, piece in [(0, X)] if self.least_rows is None else pieces(X, self.rng, self.least_rows):
             weight = None if self.weights is None else self.weights[start + lo : start + lo + piece.shape[0]]
             with np.errstate(over="ignore", invalid="ignore"):
-                if self._add_moments(piece, weight):
-                    self._add_more(piece, None if weight is None else np.sqrt(weight))
+                self._add_piece(piece, weight)
+
+    def _add_piece(self, X: Any, weight: Array | None) -> None:
+        """The moments of a piece, and what a subclass sums up besides."""
+        if self._add_moments(X, weight):
+            self._add_more(X, None if weight is None else np.sqrt(weight))
 
     def _add_moments(self, X: Any, weight: Array | None) -> bool:
         """Whether any of the rows count."""
@@ -364,7 +366,7 @@ def cancellation_of(moments: Moments, inverse: Array | None = None) -> float:
 def first_unit(X: Any, root: Array | None = None) -> float:
     """A power of two that brings the first entries of a block to about 1; rows without weight do not count."""
     if root is not None and not root.all():
-        X = X[root > 0]
+        X = X[np.flatnonzero(root)[: HEAD_ENTRIES // max(1, X.shape[1]) + 1]]
     values = X.data if sp.issparse(X) else X
     head = np.asarray(values).reshape(-1)[:HEAD_ENTRIES]
     return _power_of_two(float(max(head.max(), -head.min())) if head.size else 0.0)
@@ -407,18 +409,25 @@ class SampleProductSum(MomentSum):
     ):
         super().__init__(problem)
         self.late = late
-        self.W, self.origin, self.rows_sampled = np.column_stack([W, guest]), origin, rows_sampled
+        self.W, self.origin, self.rows_sampled = aligned_copy(np.column_stack([W, guest])), origin, rows_sampled
         source = problem.source
-        rows = PIECE_ENTRIES * source.shape[0] // max(source.entries, 1)
-        self.least_rows = max(SPARSE_ROWS if source.sparse else DENSE_ROWS, rows)
+        if source.sparse:  # dense rows are read once for both
+            self.least_rows = max(SPARSE_ROWS, PIECE_ENTRIES * source.shape[0] // max(source.entries, 1))
         self.sum = np.zeros(self.W.shape)  # times the square of the unit
         self.unit: float | None = None
 
-    def _add_more(self, X: Any, root: Array | None) -> None:
+    def _add_piece(self, X: Any, weight: Array | None) -> None:
+        """The moments and the product, in one reading where rows are dense."""
+        if weight is not None and not weight.any():  # nothing is known of the unit, but entries have to be finite
+            self._add_moments(X, weight)
+            return
+        self.factor = _first_factor(X) if self.factor is None else self.factor
+        root = None if weight is None else np.sqrt(weight)
+        U = aligned_zeros(self.W.shape, self.W.dtype)
         self.unit = first_unit(X, root) if self.unit is None else self.unit
-        U = np.zeros_like(self.W)
         rows = make_rows(X, None, self.origin, root, None, self.unit, self.late)
-        kernels.product(rows, self.W, U, None, self.n_threads)
+        moments = weight, self.factor, self.about_zero
+        self._merge_moments(*kernels.product_with_moments(rows, self.W, U, *moments, self.n_threads))
         self.sum += U
 
     def _merge_more(self, other: SampleProductSum) -> None:

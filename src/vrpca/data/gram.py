@@ -24,6 +24,7 @@ from vrpca.typing import Array
 NARROW = 200  # columns up to which our kernel was ahead of BLAS, on two cores with AVX2
 SPARSE = 0.1  # density below which a product of sparse matrices was cheaper than one of dense blocks
 LEAST_ROWS = 8192  # rows at a time: adding a block's sum costs d^2, whatever the number of its rows
+HEAD_ROWS = 1024  # first rows, which tell how large numbers are: few enough to cost nothing
 CHUNK_ROWS = 1024  # rows that are squared at a time in double precision
 MATTERS = 1e-14  # a column with a smaller part of all squares drowns in the rounding of A, of 1e-16 per number
 # Times the errors of the diagonal that other entries may have: their products are rounded otherwise. With 4, none of
@@ -61,6 +62,24 @@ class GramSum(MomentSum):
         self.moved = np.zeros(d)  # what the diagonal gained when sums were moved here from other origins
         self.origin: Array | None = None  # this and the next three are set by the first rows that count
         self.unit, self.dtype, self.sparse = 1.0, np.dtype(np.float64), False
+
+    def _add_piece(self, X: Any, weight: Array | None) -> None:
+        """The squares of the columns are the diagonal of A, where that is summed up about zero in double precision."""
+        if self.origin is None and self._may_have_squares(X):  # the first rows tell how large numbers are
+            super()._add_piece(X[:HEAD_ROWS], None if weight is None else weight[:HEAD_ROWS])
+            X, weight = X[HEAD_ROWS:], None if weight is None else weight[HEAD_ROWS:]
+        if self.origin is None or not self._may_have_squares(X) or self.factor != 1.0 or self.unit != 1.0:
+            super()._add_piece(X, weight)
+            return
+        before = self.second.diagonal().copy()
+        self._add_more(X, None if weight is None else np.sqrt(weight))
+        total = X.shape[0] if weight is None else float(weight.sum())
+        self._merge_moments(total, np.zeros(len(before)), self.second.diagonal() - before)
+
+    def _may_have_squares(self, X: Any) -> bool:
+        """Whether our kernel sums up squares about zero in double precision, unless numbers are huge or tiny."""
+        in_double = self.in_double or X.dtype == np.float64
+        return self.about_zero and in_double and not sp.issparse(X) and X.shape[1] <= NARROW
 
     def _add_more(self, X: Any, root: Array | None) -> None:
         if self.origin is None:
@@ -101,9 +120,9 @@ class GramSum(MomentSum):
 
     def _sums(self, X: Any, root: Array | None) -> tuple[Array, Array]:
         Y = self._centred((X.toarray() if sp.issparse(X) else X).astype(self.dtype, copy=False))
-        if root is not None:
-            Y = Y * root[:, None]
         with np.errstate(over="ignore", invalid="ignore"):  # `finding` notices
+            if root is not None:
+                Y = Y * root[:, None]
             ones = np.ones(len(Y), Y.dtype) if root is None else root
             first = ones @ Y if self.center else np.zeros(Y.shape[1])
             return first, Y.T @ Y  # BLAS knows a matrix times itself: half the work

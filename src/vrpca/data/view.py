@@ -21,7 +21,7 @@ from vrpca.data.sampling import draws, passes_of_draws
 from vrpca.data.source import ArraySum, Source, pieces
 from vrpca.data.stream import MappedStream
 from vrpca.errors import DataError
-from vrpca.linalg import aligned_zeros
+from vrpca.linalg import CACHE_LINE, aligned_copy, aligned_zeros
 from vrpca.memory import PADDED, padded_to
 from vrpca.typing import Array, Rng, Where
 
@@ -86,7 +86,9 @@ class View:
         self.kernel_rows = KernelRows(self.map, self.source.block)
         self.rounding = float(np.finfo(self.dtype).eps) * self.cancellation  # relative, of products with A
         # Columns that centring leaves nothing of but rounding, where it comes after products.
-        self.constant = np.zeros(0, int) if self.support is None else np.flatnonzero(~self.support)
+        self.constant = np.zeros(0, int)
+        if self.support is not None and self.map.shift is not None:
+            self.constant = np.flatnonzero(~self.support)
 
     @classmethod
     def of(cls, problem: Problem, moments: Moments, transpose: bool = False) -> View:
@@ -362,7 +364,9 @@ class ProductSum(OfKernelRows, ArraySum):
     row_sums = ("P",)
 
     def __init__(self, rows: KernelRows, W: Array, n_threads: int, P: Array | None = None, out: Array | None = None):
-        self.rows, self.W, self.n_threads, self.P = rows, W, n_threads, P
+        # Rows of W that straddle cache lines make sparse products slower.
+        self.W = W if W.ctypes.data % CACHE_LINE == 0 else aligned_copy(W)
+        self.rows, self.n_threads, self.P = rows, n_threads, P
         self.out = aligned_zeros(W.shape, W.dtype) if out is None else out
         self.out[...] = 0
 

@@ -101,6 +101,17 @@ def squares(rows: Rows, weight: Array | None, factor: float, threads: int) -> tu
     return float(w.sum()), total
 
 
+def product_with_moments(
+    rows: Rows, W: Array, U: Array, weight: Array | None, factor: float, about_zero: bool, threads: int
+) -> tuple[float, Array, Array]:
+    """``U += Z^T (Z W)``, and what `moments` returns; about zero, the means are zero."""
+    product(rows, W, U, None, threads)
+    if not about_zero:
+        return moments(rows, weight, factor, threads)
+    total, sums = squares(rows, weight, factor, threads)
+    return total, np.zeros_like(sums), sums
+
+
 def gram(rows: Rows, G: Array, first: Array, threads: int, in_double: bool = False) -> None:
     """``G += Z^T Z`` and ``first += Z^T r`` with the row scales r, for a dense X; always in double precision here."""
     Z = rows.a[:, None] * (rows.X.astype(float) * rows.s - np.outer(rows.b, rows.m))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -35,9 +35,18 @@ SINGLE, SINGLE_ANGLE = 1e-10, 1e-4
 # products, 80000 x 100 takes 18 ms, and 15 in double precision; 200000 x 200 takes 114 ms, and 127 in double precision.
 UNMEASURED, COLUMNS_PER_PRODUCT = 1e-9, 15
 LEAST_PASSES = 4  # that allow for measuring: with A in single and in double precision, and a pass for left vectors
-# Products in double precision that measure rounding. If they are of random combinations, squares may be 20 times as
-# large as they look, for a failure probability of 1e-6; with 8 products, 57 times.
-PRODUCTS = 12
+# Products in double precision that measure rounding; fewer of them take less time. If they are of random combinations,
+# squares may be 20 times as large as they look, for a failure probability of 1e-6; with 6 products, 170 times. On MNIST
+# (k = 50), 12 of them prove 4e-11, and 6 prove 4e-10.
+PRODUCTS, FEW_PRODUCTS = 12, 6
+LOOSE = 1e-8  # few products are enough for tolerances from here on ...
+MOST_LOST = 200  # ... if squares are no more than this many times as large as they look
+# Units of rounding, times the root of d, by which eigenvalues of LAPACK in single precision are off, relative to the
+# largest one. Up to 0.7 were seen where all eigenvalues are close, with d from 300 to 1400.
+LAPACK_ROUNDING = 1.0
+# Random vectors that tell whether rounding of A is as small as is assumed: the error of A is seen in their products, as
+# large as all of its entries together. It was at most 0.05 of what is assumed, but for data made to deceive.
+CHECKS, UNEXPECTED = 2, 0.125
 MOST_FAILURE = 0.5  # with more, residuals that all point the same way are no longer the worst case
 # LAPACK has threads for an A that is larger. OpenBLAS keeps them, and a core, busy for 0.1 s after they are done. With
 # two threads, LAPACK gains 0.02 s at d = 784, and 0.09 s at 1500.
@@ -115,8 +124,11 @@ class Gram(Solver[Answer]):
         """All of it; steps may follow where entries were multiplied in single precision."""
         found = first_pass.found
         if not isinstance(found, Matrix):
-            return self._solve(view, view.matrix(), in_double=True)
-        return self._solve(view, found.A, found.in_double, found.error)
+            return self._solve(view, view.matrix())
+        if found.in_double:
+            return self._solve(view, found.A)
+        checks = rng.standard_normal((view.d, CHECKS))
+        return self._solve(view, found.A, Checked(found.error, checks, found.A @ checks))
 
     def step(self, view: View, state: Answer, rng: Rng) -> Answer:
         """First measure what rounding of A hides, if that can be told. Otherwise, and then, A in double precision."""
@@ -125,24 +137,29 @@ class Gram(Solver[Answer]):
             if measured is not None:
                 return measured
         del state  # frees V
-        return self._solve(view, view.matrix(), in_double=True)
+        return self._solve(view, view.matrix())
 
-    def _solve(self, view: View, A: np.ndarray, in_double: bool, error: float = 0.0) -> Answer:
+    def _solve(self, view: View, A: np.ndarray, single: Checked | None = None) -> Answer:
         l, d = self.width, view.d
         with blas_threads(view.n_threads) if d > LARGE_SIDE else nullcontext():
-            values, V = leading_pairs(A, min(l + 1, d))
-        V = V[:, :l]
+            dtype = np.dtype(float) if single is None else view.dtype
+            V = leading_vectors(A, min(l + 1, d), dtype)
         U = A @ V
         theta, Y = ritz(V.T @ U)
         V, U = V @ Y, U @ Y
         R = U - V * theta
-        mu, kind = known_outside(values, l, None)
+        unit = float(np.finfo(np.float64 if single is None else view.dtype).eps)
+        off = LAPACK_ROUNDING * np.sqrt(d) * unit * theta[0]  # among close eigenvalues, LAPACK may find others
+        mu, kind = known_outside(theta + np.linalg.norm(R, axis=0) + off, l, None)
+        V, theta, R = V[:, :l], theta[:l], R[:, :l]
         W = np.ascontiguousarray(V, dtype=view.dtype)
         known: dict[str, Any] = {"d": d, "W": W, "theta": theta, "G": R.T @ R, "mu": mu, "kind": kind, "basis": 0}
-        return Answer(**known, steps_left=0) if in_double else GramState(**known, steps_left=2, shown=error, V=V)
+        if single is None:
+            return Answer(**known, steps_left=0)
+        return GramState(**known, steps_left=2, shown=single.error, V=V, checks=single.checks, images=single.images)
 
     def _measured(self, view: View, state: GramState, rng: Rng) -> Answer | None:
-        """The state with what rounding of A hides of it, by one pass; None where gaps are too small to tell.
+        """The state with what rounding of A hides of it, by one pass; None where gaps or rounding do not let it tell.
 
         A few vectors are multiplied in double precision. Of many, random combinations are. The squares that these see
         of the residuals are too small by a large factor with a small probability only.
@@ -159,9 +176,27 @@ class Gram(Solver[Answer]):
             kind, mix, least = "exact", np.eye(k), 1.0
         else:
             failure = min(self.options.failure_probability, MOST_FAILURE) / self.options.restarts
-            kind, mix, least = "probabilistic", rng.standard_normal((k, PRODUCTS)), chi_squared(PRODUCTS, failure)
-        squares = squared_residuals(view, state.V, theta, outside, spare, mix) / least
+            few = self.options.tol >= LOOSE and MOST_LOST * chi_squared(FEW_PRODUCTS, failure) > FEW_PRODUCTS
+            count = FEW_PRODUCTS if few else PRODUCTS
+            kind, mix, least = "probabilistic", rng.standard_normal((k, count)), chi_squared(count, failure)
+        W = state.V[:, :k] @ (mix / np.sqrt(outside)[:, None])
+        U = view.exact_product(np.hstack([W, state.checks]))
+        seen = float(np.linalg.norm(U[:, -CHECKS:] - state.images)) / np.sqrt(CHECKS)
+        if seen > UNEXPECTED * max(usual, state.shown):
+            return None
+        squares = squared_residuals(state.V, U[:, :-CHECKS], theta, outside, spare, mix) / least
         return replace(state.light(), measured=Measured(k, squares / float(theta[:k].sum())), steps_left=1, kind=kind)
+
+
+class Checked(NamedTuple):
+    """What is known of the rounding of an A in single precision."""
+
+    error: float  # as far as it shows in the diagonal
+    checks: np.ndarray  # random vectors
+    images: np.ndarray  # their products with A
+
+
+ANSWER = tuple(field.name for field in fields(Answer))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,25 +204,27 @@ class GramState(Answer):
     """Eigenvectors of an A that was summed up in single precision."""
 
     V: np.ndarray  # W, before it was rounded to the type of the data
+    checks: np.ndarray  # random vectors ...
+    images: np.ndarray  # ... and their products with this A
 
     def light(self) -> Answer:
-        """The state without V."""
-        return Answer(**{field.name: getattr(self, field.name) for field in fields(Answer)})
+        """The state without what measures rounding."""
+        return Answer(**{name: getattr(self, name) for name in ANSWER})
 
 
 def squared_residuals(
-    view: View, V: np.ndarray, theta: np.ndarray, outside: np.ndarray, spare: np.ndarray, mix: np.ndarray
+    V: np.ndarray, U: np.ndarray, theta: np.ndarray, outside: np.ndarray, spare: np.ndarray, mix: np.ndarray
 ) -> float:
-    """The squares of the residuals of the leading vectors over their gaps, which is what they hide; by one pass.
+    """The squares of the residuals of the leading vectors over their gaps, which is what they hide.
 
     To second order, ``r_j = A v_j - theta_j v_j`` hides ``(u . r_j)^2 / (theta_j - lambda)`` of the sum of the leading
     eigenvalues, for every eigenvector u that is not one of the leading ones, with its eigenvalue lambda. `outside` has
     the gaps between the leading eigenvalues and what is outside V, `spare` those between the last of them and the rest
-    of V. The residuals are combined by the columns of `mix`: if these are those of the identity, all squares count.
+    of V. The residuals are combined by the columns of `mix`: if these are those of the identity, all squares count. The
+    vectors are combined alike, each divided by the root of its gap: `U` is the product of A with that.
     """
     k = len(outside)
-    W = V[:, :k] @ (mix / np.sqrt(outside)[:, None])
-    R = view.exact_product(W) - V[:, :k] @ (mix * (theta[:k] / np.sqrt(outside))[:, None])
+    R = U - V[:, :k] @ (mix * (theta[:k] / np.sqrt(outside))[:, None])
     C = V.T @ R
     R -= V @ C
     return float((R**2).sum() + ((outside[-1] / spare)[:, None] * C[k:] ** 2).sum())
@@ -202,19 +239,20 @@ def chi_squared(count: int, probability: float) -> float:
     return 2 * float(gammaincinv(count / 2, probability))
 
 
-def leading_pairs(A: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The largest eigenvalues of A, which come first, and their eigenvectors.
+def leading_vectors(A: np.ndarray, count: int, dtype: np.dtype) -> np.ndarray:
+    """Orthonormal eigenvectors of the largest eigenvalues of A, which come first.
 
-    Where A is not small, bisection and inverse iteration find a few of them faster. Among equal eigenvalues they may
-    fail, or find too few; so does LAPACK's method of relatively robust representations (evr). Divide and conquer does
-    not; NumPy's call of it is quicker, SciPy's takes less memory.
+    Where A is not small, bisection and inverse iteration find a few of them faster, in this type: single precision is
+    enough for an A that has no more. Among equal eigenvalues they may fail, or find too few; so does LAPACK's method
+    of relatively robust representations (evr). Divide and conquer does not; NumPy's call of it is quicker, SciPy's
+    takes less memory.
     """
     d = len(A)
     if d > ALL_OF_THEM and FEW * count < d:
         with suppress(scipy.linalg.LinAlgError):
             few = [d - count, d - 1]
-            values, V = scipy.linalg.eigh(A, subset_by_index=few, driver="evx", check_finite=False)
-            if len(values) == count:  # inverse iteration may leave close pairs less than orthonormal
-                return values[::-1], np.linalg.qr(V[:, ::-1])[0]
-    whole = np.linalg.eigh(A) if d <= ALL_OF_THEM else scipy.linalg.eigh(A, driver="evd", check_finite=False)
-    return whole[0][::-1][:count], whole[1][:, ::-1][:, :count]
+            _, V = scipy.linalg.eigh(A.astype(dtype, copy=False), subset_by_index=few, driver="evx", check_finite=False)
+            if V.shape[1] == count:  # inverse iteration may leave close pairs less than orthonormal
+                return np.linalg.qr(V[:, ::-1].astype(float))[0]
+    V = np.linalg.eigh(A)[1] if d <= ALL_OF_THEM else scipy.linalg.eigh(A, driver="evd", check_finite=False)[1]
+    return V[:, ::-1][:, :count]

@@ -39,7 +39,7 @@ def known_outside(
     """The largest eigenvalue outside the l leading Ritz pairs of a search space, and how well it is known.
 
     `theta` are all Ritz values of the space, `residuals` the lengths of the residuals of the pairs after the l-th.
-    They are None where the space holds everything: the Ritz values are the eigenvalues then.
+    They are None where nothing is missing: no eigenvalue outside the l pairs exceeds the next value of `theta` then.
     """
     if residuals is None:
         return float(theta[l]) if l < len(theta) else 0.0, "exact"

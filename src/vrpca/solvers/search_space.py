@@ -42,33 +42,31 @@ class Images:
 
     def __init__(self) -> None:
         self.W = self.U = np.zeros((0, 0))
+        self.count = 0  # columns of W that hold the vectors; the guest follows, then columns of zeros
 
     def __call__(
         self, operator: Operator, Z: np.ndarray, out: np.ndarray, guest: np.ndarray | None = None
     ) -> np.ndarray | None:
         """``out = Z A``, by one pass; return ``guest A`` for a guest, one more vector, where there is one."""
-        rows = Z
+        count, d = Z.shape
+        columns = count if guest is None else operator.columns_for(count + 1)
+        if self.W.shape != (d, columns) or self.W.dtype != Z.dtype or self.count != count:
+            self.W, self.U = (aligned_zeros((d, columns), Z.dtype) for _ in range(2))
+            self.count = count
+        transpose_into(self.W[:, :count], Z)
         if guest is not None:
-            rows = np.zeros((operator.columns_for(len(Z) + 1), Z.shape[1]), Z.dtype)
-            rows[: len(Z)], rows[len(Z)] = Z, guest
-        if self.W.shape != rows.shape[::-1]:
-            self.W, self.U = (aligned_zeros(rows.shape[::-1], rows.dtype) for _ in range(2))
-        operator.product(transpose_into(self.W, rows), out=self.U)
-        if guest is None:
-            transpose_into(out, self.U)
-            return None
-        transpose_into(rows, self.U)
-        out[...] = rows[: len(Z)]
-        return rows[len(Z)].copy()
+            self.W[:, count] = guest
+        operator.product(self.W, out=self.U)
+        transpose_into(out, self.U[:, :count])
+        return None if guest is None else self.U[:, count].copy()
 
 
-def transpose_into(out: np.ndarray, W: np.ndarray) -> np.ndarray:
+def transpose_into(out: np.ndarray, W: np.ndarray) -> None:
     """``out = W^T``."""
-    if W.flags.c_contiguous:
+    if W.strides[1] == W.itemsize:
         kernels.transpose(W, out)
     else:
         out[...] = W.T
-    return out
 
 
 class SearchSpace:

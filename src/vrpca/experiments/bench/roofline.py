@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from vrpca import kernels
+from vrpca.data.row_map import make_rows
 from vrpca.experiments.shared.datasets import Prepared
 from vrpca.threads import blas_threads, in_parallel
 
 READ_BYTES = 1 << 28  # more than most caches hold
+COLUMNS = 1024  # of the matrix that is read
 SIDE = 1500  # of the matrices that are multiplied
 REPEATS = 5  # the best time counts
 
@@ -50,11 +52,18 @@ def measure(threads: int, size: int = READ_BYTES) -> Rates:
 
 
 def _bandwidth(threads: int, size: int) -> float:
-    """Bytes read per second, by inner products of long vectors with themselves."""
-    parts = np.ones((threads, size // 4 // threads), np.float32)
+    """Bytes read per second: by inner products of long vectors or, if they are faster, by our products with one column.
+
+    BLAS leaves it to the processor to read ahead, our kernels ask for what comes next.
+    """
+    rows = np.ones((max(1, size // 4 // COLUMNS), COLUMNS), np.float32)
+    parts = list(rows.reshape(-1)[: rows.size // threads * threads].reshape(threads, -1))
     with blas_threads(1):
-        seconds = _best(lambda: sum(in_parallel(threads, lambda part: float(part @ part), list(parts))))
-    return parts.nbytes / seconds
+        seconds = _best(lambda: sum(in_parallel(threads, lambda part: float(part @ part), parts)))
+    if kernels.instruction_set() != "reference":
+        W, made = np.ones((COLUMNS, 1), np.float32), make_rows(rows)
+        seconds = min(seconds, _best(lambda: kernels.product(made, W, np.zeros_like(W), None, threads)))
+    return rows.nbytes / seconds
 
 
 def _flops(threads: int) -> float:

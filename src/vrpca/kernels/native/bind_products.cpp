@@ -1,11 +1,11 @@
 // Bindings of the kernels of products.hpp and gram.hpp. The rows are split among threads, and every thread has sums
 // of its own. The sums are added in order, so that a result depends only on the number of threads.
 #include <algorithm>
-#include <cstdint>
 #include <type_traits>
 #include <vector>
 
 #include "binding.hpp"
+#include "column_moments.hpp"
 #include "parts.hpp"
 
 namespace vrpca {
@@ -30,15 +30,27 @@ struct SparsePlan {
     i64 per_sum;    // the rows of a part that are summed before they are added to U
 };
 
-// W and U are used as they are if their rows fill whole registers and they begin with a cache line. They are also
-// used as they are if there are fewer than two entries per column: a copy would cost more than it saves. A thread
-// gets at least as many entries as its own U has rows.
+// W, U and P of a product with some of their columns. Rows are ld apart. P may be null.
+template <class A>
+struct Block {
+    const A* W;
+    i64 l, ld;
+    A *U, *P;
+};
+
+// Fewer than two entries per column: copies of W and U would cost more than they save.
 template <class T, class I>
-SparsePlan plan_product(const CsrRows<T, I>& r, i64 l, bool on_cache_lines, i64 threads) {
-    const i64 entries = r.indptr[r.n] - r.indptr[0], per_sum = rows_per_sum(r);
-    const bool few = entries < 2 * r.d, one_sum = few || r.n <= per_sum * threads;
+bool few_entries(const CsrRows<T, I>& r) { return r.indptr[r.n] - r.indptr[0] < 2 * r.d; }
+
+// W and U are used as they are if they have no other columns, and rows of 1, 2 or 4 numbers or of whole registers of 32
+// bytes. They are also used as they are if there are few entries. Where they lie in memory must not count: another plan
+// adds in another order. A thread gets at least as many entries as its own U has rows.
+template <class A, class T, class I>
+SparsePlan plan_product(const CsrRows<T, I>& r, const Block<A>& b, i64 threads) {
+    const i64 l = b.l, entries = r.indptr[r.n] - r.indptr[0], per_sum = rows_per_sum(r);
+    const bool few = few_entries(r), one_sum = few || r.n <= per_sum * threads;
     SparsePlan plan;
-    plan.in_place = few || ((l <= 2 || l % 4 == 0) && on_cache_lines);
+    plan.in_place = b.ld == l && (few || l <= 2 || l == 4 || l * i64(sizeof(A)) % 32 == 0);
     plan.width = plan.in_place ? l : DISPATCH(padded(l));
     plan.parts = few ? 1 : std::max<i64>(1, std::min<i64>(threads, entries / std::max<i64>(1, r.d)));
     plan.copies = plan.in_place && one_sum ? plan.parts - 1 : plan.parts;
@@ -46,25 +58,23 @@ SparsePlan plan_product(const CsrRows<T, I>& r, i64 l, bool on_cache_lines, i64 
     return plan;
 }
 
-bool on_cache_line(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 64 == 0; }
-
 // W (d x l) with rows `width` apart, zero past column l.
-template <class T>
-Memory<T> pad(const T* W, i64 d, i64 l, i64 width) {
-    auto out = scratch<T>(d * width);
-    for (i64 j = 0; j < d; j++) {
-        for (i64 c = 0; c < l; c++) out[j * width + c] = W[j * l + c];
-        for (i64 c = l; c < width; c++) out[j * width + c] = 0;
-    }
-    return out;
+template <class A>
+void pad(const Block<A>& b, i64 d, i64 width, i64 parts, A* out) {
+    in_parallel(parts, [&](i64 p) {
+        for (i64 j = d * p / parts; j < d * (p + 1) / parts; j++) {
+            std::copy(b.W + j * b.ld, b.W + j * b.ld + b.l, out + j * width);
+            std::fill(out + j * width + b.l, out + (j + 1) * width, A(0));
+        }
+    });
 }
 
 // m^T W.
 template <class T>
-std::vector<double> shift_times(const double* m, const T* W, i64 d, i64 l) {
+std::vector<double> shift_times(const double* m, const T* W, i64 d, i64 l, i64 ld) {
     std::vector<double> mW(l);
     for (i64 j = 0; j < d; j++)
-        for (i64 c = 0; c < l; c++) mW[c] += m[j] * double(W[j * l + c]);
+        for (i64 c = 0; c < l; c++) mW[c] += m[j] * double(W[j * ld + c]);
     return mW;
 }
 
@@ -77,25 +87,27 @@ Room<A>& room_for(const BoundRows<R>& self) {
 
 // U += Z^T (Z W). The last thread works on U itself if it can.
 template <class A, class T, class I>
-void few_columns(const BoundRows<CsrRows<T, I>>& self, const A* W, i64 l, A* U, A* P, i64 threads) {
+void few_columns(const BoundRows<CsrRows<T, I>>& self, const Block<A>& b, i64 threads) {
     const auto& r = self.rows;
-    const i64 d = r.d;
+    const i64 d = r.d, l = b.l;
     const double* m = r.map.shift;
-    const auto plan = plan_product(r, l, on_cache_line(W) && on_cache_line(U), threads);
+    const auto plan = plan_product(r, b, threads);
     const i64 parts = plan.parts, size = d * plan.width;
     const auto cut = split(r, parts);
-    const auto copy = plan.in_place ? Memory<A>() : pad(W, d, l, plan.width);
-    const auto mW = m ? shift_times(m, W, d, l) : std::vector<double>();
-    const Borrowed<A> partial(room_for<A>(self), plan.copies * size);
+    const Borrowed<A> room(room_for<A>(self), (plan.copies + !plan.in_place) * size);
+    A *partial = room.get(), *copy = partial + plan.copies * size;
+    if (!plan.in_place) pad(b, d, plan.width, parts, copy);
+    const A* W = plan.in_place ? b.W : copy;
+    const auto mW = m ? shift_times(m, W, d, l, plan.width) : std::vector<double>();
     auto tail = zeros<double>(parts * l);
     const i64 sums = std::max<i64>(1, (largest_part(cut) + plan.per_sum - 1) / plan.per_sum);
     for (i64 s = 0; s < sums; s++) {
         in_parallel(parts, [&](i64 p) {
-            A* mine = p < plan.copies ? partial.get() + p * size : U;
+            A* mine = p < plan.copies ? partial + p * size : b.U;
             if (p < plan.copies) std::fill(mine, mine + size, A(0));
             const i64 lo = std::min(cut[p + 1], cut[p] + s * plan.per_sum);
             const i64 hi = std::min(cut[p + 1], lo + plan.per_sum);
-            DISPATCH(product(r, lo, hi, plan.in_place ? W : copy.get(), m ? mW.data() : nullptr, l, plan.width, mine, P,
+            DISPATCH(product(r, lo, hi, W, m ? mW.data() : nullptr, l, plan.width, mine, b.P, b.ld,
                              tail.get() + p * l));
         });
         const bool last = s + 1 == sums;
@@ -103,51 +115,35 @@ void few_columns(const BoundRows<CsrRows<T, I>>& self, const A* W, i64 l, A* U, 
             for (i64 c = 0; c < l; c++) tail[c] += tail[p * l + c];
         if (plan.copies || (m && last))
             in_parallel(parts, [&](i64 q) {
-                DISPATCH(add_partials(partial.get(), plan.copies, d, d * q / parts, d * (q + 1) / parts, l, plan.width,
-                                      last ? m : nullptr, tail.get(), U));
+                DISPATCH(add_partials(partial, plan.copies, d, d * q / parts, d * (q + 1) / parts, l, plan.width,
+                                      last ? m : nullptr, tail.get(), b.U, b.ld));
             });
     }
 }
 
-// Columns that are multiplied at a time where W is large. All of them are in one chunk of the kernel, and W and U stay in
-// the cache. With 20000 rows of W, float32 and two threads (512 kB of second-level cache each), 144 columns take 43 ns
-// of processor time per entry instead of 170 to 190, and 32 columns take 10 instead of 14 to 17.
+// Columns that are multiplied at a time where W is large. All of them are in one chunk of the kernel, and more of W and
+// U stays in the cache. With 20000 rows of W, float32 and two threads (512 kB of second-level cache each), 144 columns
+// take 43 ns of processor time per entry instead of 170 to 190, and 32 columns take 10 instead of 14 to 17.
 constexpr i64 STRIP = 16;
 constexpr i64 LARGE = 1 << 20;  // bytes of W that do not stay in a second-level cache of 512 kB to 2 MB together with U
-
-// Go through columns c to c + w of a matrix (n x l): `move` gets the places in a strip (n x w) and in the matrix.
-template <class Move>
-void strip(i64 n, i64 l, i64 c, i64 w, Move move) {
-    for (i64 j = 0; j < n; j++)
-        for (i64 s = 0; s < w; s++) move(j * w + s, j * l + c + s);
-}
 
 // U += Z^T (Z W): all columns at once, or strip by strip.
 template <class A, class T, class I>
 void product(const BoundRows<CsrRows<T, I>>& self, const A* W, i64 l, A* U, A* P, i64 threads) {
     const auto& r = self.rows;
-    const i64 d = r.d, entries = r.indptr[r.n] - r.indptr[0];
-    if (l <= STRIP || d * l * i64(sizeof(A)) <= LARGE || entries < 2 * d) {
-        few_columns(self, W, l, U, P, threads);
-        return;
-    }
-    auto Ws = scratch<A>(d * STRIP), Us = scratch<A>(d * STRIP), Ps = scratch<A>(P ? r.n * STRIP : 0);
-    for (i64 c = 0; c < l; c += STRIP) {
-        const i64 w = std::min(STRIP, l - c);
-        strip(d, l, c, w, [&](i64 to, i64 from) { Ws[to] = W[from]; });
-        std::fill(Us.get(), Us.get() + d * w, A(0));
-        few_columns(self, Ws.get(), w, Us.get(), P ? Ps.get() : nullptr, threads);
-        strip(d, l, c, w, [&](i64 from, i64 to) { U[to] += Us[from]; });
-        if (P) strip(r.n, l, c, w, [&](i64 from, i64 to) { P[to] = Ps[from]; });
-    }
+    const i64 most = r.d * l * i64(sizeof(A)) <= LARGE || few_entries(r) ? l : STRIP;
+    for (i64 c = 0; c < l; c += most)
+        few_columns(self, Block<A>{W + c, std::min(most, l - c), l, U + c, P ? P + c : nullptr}, threads);
 }
 
 // -------------------------------------------------------------------------------------------------- dense rows
 
 // U += Z^T (Z W). W and the sums are column-major. If the map is `late`, its column scale and shift are applied to
-// them, unless numbers are multiplied in another type than that of the data.
+// them, unless numbers are multiplied in another type than that of the data. `columns` has sums for each part, or is
+// null.
 template <class A, class T>
-void product(const BoundRows<DenseRows<T>>& self, const A* W, i64 l, A* U, A* P, i64 threads) {
+void product(const BoundRows<DenseRows<T>>& self, const A* W, i64 l, A* U, A* P, i64 threads,
+             ColumnSums<T>* columns = nullptr) {
     const auto& r = self.rows;
     const i64 d = r.d, parts = parts_of(r, threads);
     const i64 ld = DISPATCH(column_length<A>(d)), own = DISPATCH(product_room<A>(d, l));
@@ -156,7 +152,7 @@ void product(const BoundRows<DenseRows<T>>& self, const A* W, i64 l, A* U, A* P,
     const T* s = late ? r.map.col_scale : nullptr;
     const double* m = late ? r.map.shift : nullptr;
     const auto cut = split(r, parts);
-    const auto mW = m ? shift_times(m, W, d, l) : std::vector<double>();
+    const auto mW = m ? shift_times(m, W, d, l, l) : std::vector<double>();
     const Borrowed<A> room(room_for<A>(self), size + parts * own);
     const Borrowed<double> sums(*self.totals, parts * with_tail);
     A* Wt = room.get();
@@ -168,7 +164,7 @@ void product(const BoundRows<DenseRows<T>>& self, const A* W, i64 l, A* U, A* P,
         double* mine = sums.get() + p * with_tail;
         std::fill(mine, mine + with_tail, 0.0);
         DISPATCH(product(r, cut[p], cut[p + 1], Wt, m ? mW.data() : nullptr, l, mine, P, mine + size,
-                         Wt + size + p * own));
+                         Wt + size + p * own, columns ? columns + p : nullptr));
     });
     for (i64 c = 0; c < l; c++) {
         double tail = 0;
@@ -182,6 +178,39 @@ void product(const BoundRows<DenseRows<T>>& self, const A* W, i64 l, A* U, A* P,
         }
     }
 }
+
+// --------------------------------------------------------------------------------------- products with moments
+
+// U += Z^T (Z W), and the moments of X. Where rows are dense, they are read once for both.
+template <class T>
+Moments product_with_moments(const BoundRows<DenseRows<T>>& self, const T* W, i64 l, T* U, const double* weight,
+                             double factor, bool about_zero, i64 threads) {
+    const auto& r = self.rows;
+    const auto cut = split(r, parts_of(r, threads));
+    std::vector<Moments> part;
+    std::vector<ColumnSums<T>> columns;
+    for (size_t p = 0; p + 1 < cut.size(); p++) {
+        part.push_back({0, zeros<double>(r.d), zeros<double>(r.d)});
+        double *mean = part[p].mean.get(), *M2 = part[p].M2.get();
+        if (about_zero) columns.push_back({weight, factor, nullptr, nullptr, M2});
+        else columns.push_back(DISPATCH(empty_sums(r, cut[p], cut[p + 1], weight, factor, mean, M2)));
+    }
+    product(self, W, l, U, static_cast<T*>(nullptr), threads, columns.data());
+    for (size_t p = 0; p < part.size(); p++) {
+        if (!about_zero) DISPATCH(finish(columns[p], r.d));
+        part[p].total = columns[p].total;
+        if (p > 0) merge(part[0], part[p], r.d);
+    }
+    return std::move(part[0]);
+}
+template <class T, class I>
+Moments product_with_moments(const BoundRows<CsrRows<T, I>>& self, const T* W, i64 l, T* U, const double* weight,
+                             double factor, bool about_zero, i64 threads) {
+    product(self, W, l, U, static_cast<T*>(nullptr), threads);
+    return about_zero ? squares(self.rows, weight, factor, threads) : moments(self.rows, weight, factor, threads);
+}
+
+// -------------------------------------------------------------------------------------------------------- squares
 
 // G += Z^T Z and first += Z^T r, with the row scales r. Numbers are multiplied in A. The kernel sums up one triangle only.
 template <class A, class T>
@@ -220,6 +249,25 @@ void bind_product(nb::module_& m) {
 }
 
 template <class R>
+void bind_product_with_moments(nb::module_& m) {
+    using T = typename R::T;
+    m.def("product_with_moments", [](const BoundRows<R>& self, Mat<const T> W, Mat<T> U, OptVec<const double> weight,
+                                     double factor, bool about_zero, i64 threads) {
+        const i64 l = W.shape(1), d = self.rows.d;
+        require(i64(W.shape(0)) == d && i64(U.shape(0)) == d && i64(U.shape(1)) == l,
+                "W and U must be (columns of the data) x l");
+        require(!weight || i64(weight->size()) == self.rows.n, "weight must have one entry per row");
+        Moments out;
+        {
+            nb::gil_scoped_release release;
+            out = product_with_moments(self, W.data(), l, U.data(), data_or_null<double>(weight), factor, about_zero,
+                                       threads);
+        }
+        return nb::make_tuple(out.total, as_array(std::move(out.mean), d), as_array(std::move(out.M2), d));
+    }, "rows"_a, array("W"), array("U"), optional_array("weight"), "factor"_a, "about_zero"_a, "threads"_a);
+}
+
+template <class R>
 void bind_gram(nb::module_& m) {
     m.def("gram", [](const BoundRows<R>& self, Mat<double> G, Vec<double> first, i64 threads, bool in_double) {
         const i64 d = self.rows.d;
@@ -234,7 +282,7 @@ void bind_gram(nb::module_& m) {
 }  // namespace
 
 void bind_products(nb::module_& m) {
-#define VRPCA_BIND(Rows) bind_product<Rows>(m);
+#define VRPCA_BIND(Rows) bind_product<Rows>(m), bind_product_with_moments<Rows>(m);
     VRPCA_EACH_ROWS(VRPCA_BIND)
 #undef VRPCA_BIND
     bind_product<DenseRowsF32, double>(m);

@@ -42,11 +42,12 @@ void bind_vectors(nb::module_& m) {
         sweep(S.data(), s, K ? K->data() : nullptr, V.data(), b, q, d, D.data(), threads);
     }, array("S"), optional_array("K"), array("V"), array("D"), "threads"_a);
 
-    m.def("transpose", [](Mat<const T> W, Mat<T> out) {
+    m.def("transpose", [](Rowwise<const T> W, Rowwise<T> out) {
         i64 rows = W.shape(0), columns = W.shape(1);
         require(i64(out.shape(0)) == columns && i64(out.shape(1)) == rows, "out must have the shape of W^T");
+        require(!W.size() || (W.stride(1) == 1 && out.stride(1) == 1), "rows must be contiguous");
         nb::gil_scoped_release release;
-        DISPATCH(transpose(W.data(), rows, columns, out.data()));
+        DISPATCH(transpose(W.data(), rows, columns, i64(W.stride(0)), out.data(), i64(out.stride(0))));
     }, array("W"), array("out"));
 }
 

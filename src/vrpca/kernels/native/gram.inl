@@ -108,11 +108,13 @@ void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, A* strips) {
     const i64 d = rows.d, side = gram_side<A>(d), most = gram_rows<A>(d);
     // Whether the last strip has columns in the first of two registers only.
     const bool half = STRIP_REGISTERS == 2 && d + 1 - (side - S) <= LANE<A>;
+    const i64 size = d * i64(sizeof(T));
     A* scratch = strips + side * most;
     for (i64 e = (side - S) * most; e < side * most; e++) strips[e] = 0;  // the padding is in the last strip
     for (i64 first = lo; first < hi; first += most) {
         const i64 count = hi - first < most ? hi - first : most;
         for (i64 r = 0; r < count; r++) {
+            prefetch_second(rows.X + (first + r) * d, most * size, size);
             copy_row(rows, first + r, strips, most, r, scratch);
             strips[d / S * S * most + r * S + d % S] = A(row_scale(rows.map, first + r));
         }

@@ -1,5 +1,6 @@
 // Statistics of the data from one reading: means, deviations and squares of columns, and squared norms of rows.
 // Included once per instruction set, so there is no include guard.
+#include "column_sums.hpp"
 #include "rows.hpp"
 
 namespace vrpca {
@@ -24,6 +25,14 @@ void moments(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, dou
 template <class T, class I>
 void moments(const CsrRows<T, I>& rows, i64 lo, i64 hi, const double* weight, double factor, double* mean, double* M2,
              double* cells, double* total);
+
+// The same for dense rows that someone else adds: sums of none of the rows lo..hi yet, and from sums to moments. The
+// sums are made in `mean` and `M2`.
+template <class T>
+ColumnSums<T> empty_sums(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, double factor, double* mean,
+                         double* M2);
+template <class T>
+void finish(const ColumnSums<T>& sums, i64 d);
 
 // sum += the weighted squares of factor * x, for every column, over rows lo..hi. Returns the weight of the rows.
 template <class T>

@@ -1,5 +1,6 @@
 // The arithmetic of moments.hpp. Columns are summed in double, whatever T is.
 #pragma once
+#include "column_sums.inl"
 #include "moments.hpp"
 #include "rows.inl"
 
@@ -18,61 +19,34 @@ void row_norms(const Rows& rows, double* norms, typename Rows::T* scratch) {
     }
 }
 
-// Four dense rows and their weights. Rows past `hi` have weight zero. The kernels take four rows at a time, so that
-// they load and store an entry of their results once for four rows.
-template <class T>
-struct FourRows {
-    const T* x[4];
-    double w[4];
-    FourRows(const DenseRows<T>& rows, i64 i, i64 hi, const double* weight) {
-        for (i64 r = 0; r < 4; r++) {
-            x[r] = rows.X + (i + r < hi ? i + r : i) * rows.d;
-            w[r] = i + r >= hi ? 0.0 : weight ? weight[i + r] : 1.0;
-        }
-    }
-    double total() const { return (w[0] + w[1]) + (w[2] + w[3]); }
-};
+constexpr int ROWS = 4;  // dense rows that are added at a time
 
-// Adds factor * (x - shift), weighted, to `sum`, and its square to `squares`. Where all weights are 1, and the factor is
-// 1 as well, `plain` leaves these multiplications out. The sums are the same.
-template <bool plain, class T>
-void add_four(const FourRows<T>& four, i64 d, const T* shift, double factor, double* sum, double* squares) {
-    const T *x0 = four.x[0], *x1 = four.x[1], *x2 = four.x[2], *x3 = four.x[3];
-    const double f = plain ? 1.0 : factor;
-    const double w0 = plain ? 1.0 : four.w[0], w1 = plain ? 1.0 : four.w[1];
-    const double w2 = plain ? 1.0 : four.w[2], w3 = plain ? 1.0 : four.w[3];
-#pragma omp simd
-    for (i64 j = 0; j < d; j++) {
-        const double s = double(shift[j]);
-        const double t0 = f * (double(x0[j]) - s), t1 = f * (double(x1[j]) - s);
-        const double t2 = f * (double(x2[j]) - s), t3 = f * (double(x3[j]) - s);
-        sum[j] += (w0 * t0 + w1 * t1) + (w2 * t2 + w3 * t3);
-        squares[j] += (w0 * t0 * t0 + w1 * t1 * t1) + (w2 * t2 * t2 + w3 * t3 * t3);
+template <class T>
+ColumnSums<T> empty_sums(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, double factor, double* mean,
+                         double* M2) {
+    i64 first = lo;  // deviations are taken from the first row that has a weight
+    while (weight && first + 1 < hi && weight[first] == 0) first++;
+    for (i64 j = 0; j < rows.d; j++) mean[j] = M2[j] = 0;
+    return {weight, factor, rows.X + first * rows.d, mean, M2};
+}
+
+template <class T>
+void finish(const ColumnSums<T>& sums, i64 d) {
+    double *mean = sums.sum, *M2 = sums.squares;
+    for (i64 j = 0; sums.total > 0 && j < d; j++) {
+        const double t = mean[j] / sums.total;
+        M2[j] = M2[j] - t * mean[j];
+        mean[j] = sums.factor * double(sums.shift[j]) + t;
     }
 }
 
 template <class T>
 void moments(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, double factor, double* mean, double* M2,
              double*, double* total) {
-    const i64 d = rows.d;
-    i64 first = lo;  // deviations are taken from the first row that has a weight
-    while (weight && first + 1 < hi && weight[first] == 0) first++;
-    const T* shift = rows.X + first * d;
-    double W = 0;
-    for (i64 j = 0; j < d; j++) mean[j] = M2[j] = 0;
-    for (i64 i = lo; i < hi; i += 4) {
-        const FourRows<T> four(rows, i, hi, weight);
-        W += four.total();
-        if (!weight && factor == 1 && i + 4 <= hi) add_four<true>(four, d, shift, factor, mean, M2);
-        else add_four<false>(four, d, shift, factor, mean, M2);
-    }
-    if (W > 0)
-        for (i64 j = 0; j < d; j++) {
-            double t = mean[j] / W;
-            M2[j] = M2[j] - t * mean[j];
-            mean[j] = factor * double(shift[j]) + t;
-        }
-    *total = W;
+    ColumnSums<T> sums = empty_sums(rows, lo, hi, weight, factor, mean, M2);
+    for (i64 i = lo; i < hi; i += ROWS) add_rows<ROWS>(rows, i, hi, sums, true);
+    finish(sums, rows.d);
+    *total = sums.total;
 }
 
 // A column's cell has four numbers: its first stored value v0, the weight of its stored values, the sum of v - v0 and
@@ -113,31 +87,11 @@ void moments(const CsrRows<T, I>& rows, i64 lo, i64 hi, const double* weight, do
     *total = W;
 }
 
-// Adds the squares of factor * x, weighted, to `sum`. `plain` is as in add_four.
-template <bool plain, class T>
-void add_four_squares(const FourRows<T>& four, i64 d, double factor, double* sum) {
-    const T *x0 = four.x[0], *x1 = four.x[1], *x2 = four.x[2], *x3 = four.x[3];
-    const double f = plain ? 1.0 : factor;
-    const double w0 = plain ? 1.0 : four.w[0], w1 = plain ? 1.0 : four.w[1];
-    const double w2 = plain ? 1.0 : four.w[2], w3 = plain ? 1.0 : four.w[3];
-#pragma omp simd
-    for (i64 j = 0; j < d; j++) {
-        const double v0 = f * double(x0[j]), v1 = f * double(x1[j]);
-        const double v2 = f * double(x2[j]), v3 = f * double(x3[j]);
-        sum[j] += (w0 * v0 * v0 + w1 * v1 * v1) + (w2 * v2 * v2 + w3 * v3 * v3);
-    }
-}
-
 template <class T>
 double squares(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, double factor, double* sum) {
-    double W = 0;
-    for (i64 i = lo; i < hi; i += 4) {
-        const FourRows<T> four(rows, i, hi, weight);
-        W += four.total();
-        if (!weight && factor == 1 && i + 4 <= hi) add_four_squares<true>(four, rows.d, factor, sum);
-        else add_four_squares<false>(four, rows.d, factor, sum);
-    }
-    return W;
+    ColumnSums<T> sums{weight, factor, nullptr, nullptr, sum};
+    for (i64 i = lo; i < hi; i += ROWS) add_rows<ROWS>(rows, i, hi, sums, true);
+    return sums.total;
 }
 
 template <class T, class I>
@@ -160,6 +114,11 @@ double squares(const CsrRows<T, I>& rows, i64 lo, i64 hi, const double* weight, 
     template void moments(const Rows&, i64, i64, const double*, double, double*, double*, double*, double*);  \
     template double squares(const Rows&, i64, i64, const double*, double, double*);
 VRPCA_EACH_ROWS(VRPCA_INSTANTIATE)
+#undef VRPCA_INSTANTIATE
+#define VRPCA_INSTANTIATE(Rows)                                                                                     \
+    template ColumnSums<Rows::T> empty_sums(const Rows&, i64, i64, const double*, double, double*, double*);        \
+    template void finish(const ColumnSums<Rows::T>&, i64);
+VRPCA_EACH_DENSE(VRPCA_INSTANTIATE)
 #undef VRPCA_INSTANTIATE
 
 }  // namespace VRPCA_ISA

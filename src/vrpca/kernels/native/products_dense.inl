@@ -4,8 +4,7 @@
 // rows, with a group of columns at a time. So registers are full whatever the number of columns is, and R rows
 // with C columns take R + C loads for R x C products.
 #pragma once
-#include <cstdint>
-
+#include "column_sums.inl"
 #include "products.hpp"
 #include "rows.inl"
 
@@ -42,15 +41,14 @@ i64 product_room(i64 d, i64 l) {
            whole_lines<T>(TILE_ROWS * (LANE<T> + d));
 }
 
-// Asks for the rows of the next tile while this one is multiplied: a little in every step, so that requests do not have
-// to wait for each other. With very few columns and large registers there are fewer steps than cache lines. Then the
-// processor's own prefetcher has to fill the gaps.
+// Asks for the rows of the next tile while this one is multiplied: `step` bytes in every step, so that requests do not
+// have to wait for each other. They come no further than the second-level cache: the first one has this tile.
 struct Ahead {
-    std::uintptr_t at;
-    i64 step;
+    const void* tile;
+    i64 distance, step;
     void ask() {
-        prefetch(reinterpret_cast<const void*>(at));
-        at += std::uintptr_t(step);
+        prefetch_second(tile, distance, step);
+        distance += step;
     }
 };
 
@@ -238,35 +236,39 @@ inline void add_up(T* U, i64 size, double* sums) {
 
 template <class T, class A>
 void product(const DenseRows<T>& rows, i64 lo, i64 hi, const A* W, const double* mW, i64 l, double* sums, A* P,
-             double* tail, A* room) {
+             double* tail, A* room, ColumnSums<T>* columns) {
     const i64 d = rows.d, ld = column_length<A>(d), groups = (l + TILE_COLUMNS - 1) / TILE_COLUMNS;
     const i64 steps = 2 * groups * ld / LANE<A>, bytes = TILE_ROWS * d * i64(sizeof(T));
     const i64 per_step = steps ? (bytes + steps - 1) / steps : 0;
     A *U = room, *y = U + whole_lines<A>(l * ld), *ends = y + whole_lines<A>(TILE_ROWS * l);
     A* mapped_rows = ends + TILE_ROWS * LANE<A>;
     for (i64 e = 0; e < l * ld; e++) U[e] = 0;
+    ColumnSums<T> own{};  // other threads write next to *columns
+    if (columns) own = *columns;
     for (i64 i = lo; i < hi; i += TILE_ROWS) {
         const i64 count = hi - i < TILE_ROWS ? hi - i : TILE_ROWS;
         const A* row[TILE_ROWS];
         read_tile(rows, i, count, mapped_rows, row, ends);
-        Ahead ahead{reinterpret_cast<std::uintptr_t>(rows.X + (i + count) * d), per_step};
+        Ahead ahead{rows.X + i * d, bytes, per_step};
         for (i64 e = 0; e < TILE_ROWS * l; e++) y[e] = 0;
         for_parts(row, d, ends, [&](const Part<A>& part) { for_groups(l, Project<A>{part, W, ld, ahead, y}); });
         for_groups(l, Between<T, A>{rows, i, count, l, mW, tail, P, y});
         for_parts(row, d, ends, [&](const Part<A>& part) { for_groups(l, Update<A>{part, y, ld, ahead, U}); });
+        if (columns) add_rows<TILE_ROWS>(rows, i, hi, own, false);
         if ((i - lo) % SUMMED >= SUMMED - TILE_ROWS || i + TILE_ROWS >= hi) add_up(U, l * ld, sums);
     }
+    if (columns) *columns = own;
 }
 
 #define VRPCA_INSTANTIATE(Rows)                                                                                  \
     template void product(const Rows&, i64, i64, const Rows::T*, const double*, i64, double*, Rows::T*, double*, \
-                          Rows::T*);                                                                             \
+                          Rows::T*, ColumnSums<Rows::T>*);                                                       \
     template i64 column_length<Rows::T>(i64);                                                                    \
     template i64 product_room<Rows::T>(i64, i64);
 VRPCA_EACH_DENSE(VRPCA_INSTANTIATE)
 #undef VRPCA_INSTANTIATE
 template void product(const DenseRowsF32&, i64, i64, const double*, const double*, i64, double*, double*, double*,
-                      double*);
+                      double*, ColumnSums<float>*);
 
 }  // namespace VRPCA_ISA
 }  // namespace vrpca

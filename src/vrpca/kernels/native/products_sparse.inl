@@ -13,12 +13,13 @@ struct FusedStep {
     const double* mW;
     i64 l;
     A* P;
+    i64 ldP;
     double* tail;
     void operator()(A* y, int C, i64 c, i64 i, double a, double b) const {
         for (int s = 0; s < C && c + s < l; s++) {
             double yc = a * double(y[s]);
             if (mW) yc -= a * b * mW[c + s];
-            if (P) P[i * l + c + s] = A(yc);
+            if (P) P[i * ldP + c + s] = A(yc);
             y[s] = A(a * yc);
             if (mW) tail[c + s] += b * double(y[s]);  // of the rounded number, so that what U gets along m cancels
         }
@@ -98,8 +99,8 @@ struct FusedRows {
 
 template <bool S, class A, class T, class I>
 void product_rows(const CsrRows<T, I>& rows, i64 lo, i64 hi, const A* W, const double* mW, i64 l, i64 ld, A* U, A* P,
-                  double* tail) {
-    const FusedStep<A> step{mW, l, P, tail};
+                  i64 ldP, double* tail) {
+    const FusedStep<A> step{mW, l, P, ldP, tail};
     if (ld <= 4 || ld == 8 || ld == MAX_CHUNK) {  // one chunk has all columns
         for_chunks(ld, FusedRows<S, A, T, I>{rows, lo, hi, W, U, ld, step});
         return;
@@ -109,40 +110,57 @@ void product_rows(const CsrRows<T, I>& rows, i64 lo, i64 hi, const A* W, const d
 
 template <class T, class I, class A>
 void product(const CsrRows<T, I>& rows, i64 lo, i64 hi, const A* W, const double* mW, i64 l, i64 ld, A* U, A* P,
-             double* tail) {
-    if (rows.map.col_scale) product_rows<true>(rows, lo, hi, W, mW, l, ld, U, P, tail);
-    else product_rows<false>(rows, lo, hi, W, mW, l, ld, U, P, tail);
+             i64 ldP, double* tail) {
+    if (rows.map.col_scale) product_rows<true>(rows, lo, hi, W, mW, l, ld, U, P, ldP, tail);
+    else product_rows<false>(rows, lo, hi, W, mW, l, ld, U, P, ldP, tail);
 }
 
 template <class T>
 void add_partials(const T* partial, i64 parts, i64 d, i64 lo, i64 hi, i64 l, i64 ld, const double* m,
-                  const double* tail, T* U) {
-    if (!m && l == ld) {  // the matrices have the layout of U: each is one flat vector
+                  const double* tail, T* U, i64 ldU) {
+    if (!m && l == ld && l == ldU) {  // the matrices have the layout of U: each is one flat vector
         for (i64 p = 0; p < parts; p++)
 #pragma omp simd
             for (i64 s = lo * l; s < hi * l; s++) U[s] += partial[p * d * l + s];
         return;
     }
+    if (!m) {
+        for (i64 j = lo; j < hi; j++)
+            for (i64 p = 0; p < parts; p++)
+#pragma omp simd
+                for (i64 c = 0; c < l; c++) U[j * ldU + c] += partial[(p * d + j) * ld + c];
+        return;
+    }
     for (i64 j = lo; j < hi; j++)
-        for (i64 c = 0; c < l; c++) {
-            double u = m ? -m[j] * tail[c] : 0;
-            for (i64 p = 0; p < parts; p++) u += double(partial[(p * d + j) * ld + c]);
-            U[j * l + c] = T(double(U[j * l + c]) + u);
+        for (i64 first = 0; first < l; first += MAX_CHUNK) {
+            const i64 count = l - first < MAX_CHUNK ? l - first : MAX_CHUNK;
+            double sum[MAX_CHUNK];  // U and what is added to it along m may be much larger than the result
+            T* u = U + j * ldU + first;
+#pragma omp simd
+            for (i64 c = 0; c < count; c++) sum[c] = double(u[c]) - m[j] * tail[first + c];
+            for (i64 p = 0; p < parts; p++)
+#pragma omp simd
+                for (i64 c = 0; c < count; c++) sum[c] += double(partial[(p * d + j) * ld + first + c]);
+#pragma omp simd
+            for (i64 c = 0; c < count; c++) u[c] = T(sum[c]);
         }
 }
 
-#define VRPCA_INSTANTIATE(Rows)                                                                                       \
-    template void product(const Rows&, i64, i64, const Rows::T*, const double*, i64, i64, Rows::T*, Rows::T*, double*);
+#define VRPCA_INSTANTIATE(Rows)                                                                                    \
+    template void product(const Rows&, i64, i64, const Rows::T*, const double*, i64, i64, Rows::T*, Rows::T*, i64, \
+                          double*);
 VRPCA_EACH_CSR(VRPCA_INSTANTIATE)
 #undef VRPCA_INSTANTIATE
-#define VRPCA_INSTANTIATE(Rows) \
-    template void product(const Rows&, i64, i64, const double*, const double*, i64, i64, double*, double*, double*);
+#define VRPCA_INSTANTIATE(Rows)                                                                                 \
+    template void product(const Rows&, i64, i64, const double*, const double*, i64, i64, double*, double*, i64, \
+                          double*);
 VRPCA_INSTANTIATE(CsrRowsF32I32)
 VRPCA_INSTANTIATE(CsrRowsF32I64)
 #undef VRPCA_INSTANTIATE
 
-#define VRPCA_INSTANTIATE(Rows) \
-    template void add_partials(const Rows::T*, i64, i64, i64, i64, i64, i64, const double*, const double*, Rows::T*);
+#define VRPCA_INSTANTIATE(Rows)                                                                                      \
+    template void add_partials(const Rows::T*, i64, i64, i64, i64, i64, i64, const double*, const double*, Rows::T*, \
+                               i64);
 VRPCA_EACH_DENSE(VRPCA_INSTANTIATE)
 #undef VRPCA_INSTANTIATE
 

@@ -19,9 +19,9 @@ template <class T>
 void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, i64 lo, i64 hi, double* D,
            T* scratch, const T** rows);
 
-// out (columns x rows) = W^T.
+// out (columns x rows, ld apart) = W^T. The rows of W are ldW apart.
 template <class T>
-void transpose(const T* W, i64 rows, i64 columns, T* out);
+void transpose(const T* W, i64 rows, i64 columns, i64 ldW, T* out, i64 ld);
 
 }  // namespace VRPCA_ISA
 }  // namespace vrpca

@@ -128,23 +128,23 @@ void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, i64 lo
 }
 
 template <class T>
-void transpose(const T* W, i64 rows, i64 columns, T* out) {
+void transpose(const T* W, i64 rows, i64 columns, i64 ldW, T* out, i64 ld) {
     constexpr i64 side = 16;  // of a square tile: 16 floats are one cache line
     for (i64 i = 0; i < rows; i += side)
         for (i64 j = 0; j < columns; j += side) {
             const i64 i_end = i + side < rows ? i + side : rows, j_end = j + side < columns ? j + side : columns;
             if (rows < columns)
                 for (i64 c = j; c < j_end; c++)
-                    for (i64 r = i; r < i_end; r++) out[c * rows + r] = W[r * columns + c];
+                    for (i64 r = i; r < i_end; r++) out[c * ld + r] = W[r * ldW + c];
             else
                 for (i64 r = i; r < i_end; r++)
-                    for (i64 c = j; c < j_end; c++) out[c * rows + r] = W[r * columns + c];
+                    for (i64 c = j; c < j_end; c++) out[c * ld + r] = W[r * ldW + c];
         }
 }
 
 #define VRPCA_INSTANTIATE(T)                                                                                     \
     template void sweep(const T*, i64, const double*, T*, i64, i64, i64, i64, i64, double*, T*, const T**);      \
-    template void transpose(const T*, i64, i64, T*);
+    template void transpose(const T*, i64, i64, i64, T*, i64);
 VRPCA_INSTANTIATE(float)
 VRPCA_INSTANTIATE(double)
 #undef VRPCA_INSTANTIATE
