@@ -2,10 +2,10 @@
 
     python benchmarks/products.py [--data FOLDER] [--threads N] > docs/results/products/products.md
 
-What it prints is a Markdown page, which docs/benchmarks.md shows. The roofline of a dense product is the time to read X
-once, or to multiply it twice by the block at the rate of BLAS' matrix products, whichever is longer. That of a sparse
-product is the time to read X once. The best of all runs counts. FOLDER has rcv1.npz; without it, a generated matrix of
-the same size takes its place.
+What it prints is a Markdown page, which docs/benchmarks.md shows. The roofline of a product is the time to read X and W
+and to read and write U once, or to multiply the stored entries of X twice by the block at the rate of BLAS' matrix
+products, whichever is longer. Besides X, that matters where rows are sparse: W and U are as large as X with 20 columns
+then. The best of all runs counts. FOLDER has rcv1.npz; without it, a generated matrix of the same size takes its place.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ def times(X: Any, threads: int) -> list[list[float]]:
 
 def roofline(X: Any, columns: int, rates: Rates) -> float:
     """Seconds that the machine needs for a product, at least."""
-    if sp.issparse(X):
-        return (X.data.nbytes + X.indices.nbytes) / rates.bandwidth
+    stored = X.data.nbytes + X.indices.nbytes if sp.issparse(X) else X.nbytes
+    moved = stored + 3 * X.shape[1] * columns * X.dtype.itemsize
     rate = rates.flops * np.dtype(np.float32).itemsize / X.dtype.itemsize
-    return max(X.nbytes / rates.bandwidth, 4 * X.size * columns / rate)
+    return max(moved / rates.bandwidth, 4 * X.size * columns / rate)
 
 
 if __name__ == "__main__":
