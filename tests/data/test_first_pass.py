@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from helpers import eps, sparse_matrix
 from vrpca.data.first_pass import FirstPass, LargestEntry, Moments, Pair, SampleProductSum, column_moments, first_unit
-from vrpca.data.gram import GramSum, Matrix
+from vrpca.data.gram import HEAD_ROWS, GramSum, Matrix
 from vrpca.data.open import as_source
 from vrpca.data.stream import Basis, StreamSum
 from vrpca.data.view import Problem, View
@@ -297,6 +297,30 @@ def test_moments_are_the_same_whatever_comes_with_them(center, weighted, cut, dt
         assert moments.total == pytest.approx(w.sum(), rel=1e-13) and moments.passes == 1
         np.testing.assert_allclose(moments.mean, mean, rtol=1e-12)
         np.testing.assert_allclose(moments.variance, variance, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["plain", "a constant column", "first rows of little weight"])
+@pytest.mark.parametrize("means", [False, True])
+@pytest.mark.parametrize("center", [False, True])
+def test_moments_from_the_sums_of_gram_are_as_accurate_as_others(center, means, kind, dtype, rng):
+    """They are taken about the mean of the first rows. Where later rows are far from it, they are found otherwise."""
+    X, weights = rng.standard_normal((5000, 7)) + 3, None
+    if kind == "a constant column":
+        X[:, 2] = 1 / 3
+    elif kind == "first rows of little weight":
+        weights = np.where(np.arange(5000) < HEAD_ROWS, 1e-15, 1.0)
+        X[HEAD_ROWS:, 3] += 1e5
+    X = X.astype(dtype)
+    problem = Problem(as_source(X), weights, center, False, 2, means)
+    for accumulator in (GramSum(problem), GramSum(problem, in_double=True)):
+        found = problem.first_pass(accumulator).moments
+        total, mean, variance = two_pass(X, weights)
+        assert found.total == pytest.approx(total, rel=1e-14)
+        np.testing.assert_allclose(found.second, variance + mean**2, rtol=1e-12)
+        if center or means:
+            np.testing.assert_allclose(found.mean, mean, rtol=1e-13)
+            np.testing.assert_allclose(found.variance, variance, rtol=1e-11, atol=1e-28)
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr"])

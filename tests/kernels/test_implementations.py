@@ -39,10 +39,10 @@ for kind in ("dense", "csr32", "csr64"):
         native.vr_block(rows, B, W0, native.vr_panel(rows, U0), P0, theta, order, 0.02, None)
         native.vr_gram_schmidt(rows, G, U0, P0, order, 0.02, None)
         native.oja_block(rows, O, order, np.full(100, 0.02), None)
-        A, first = np.zeros((19, 19)), np.zeros(19)
+        A, first, squares = np.zeros((19, 19)), np.zeros(19), np.zeros(19)
         if kind == "dense":
-            native.gram(rows, A, first, 2)
-        every = dict(A=A, first=first, U=U, P=P, norms=norms, mean=mean, M2=M2, w=w, B=B, G=G, O=O)
+            native.gram(rows, A, first, squares, 2)
+        every = dict(A=A, first=first, squares=squares, U=U, P=P, norms=norms, mean=mean, M2=M2, w=w, B=B, G=G, O=O)
         for name, value in every.items():
             found[f"{{kind}} {{np.dtype(dtype)}} {{name}}"] = value.astype(float).ravel().tolist()
 print(json.dumps([native.instruction_set(), found]))

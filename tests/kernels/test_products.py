@@ -309,16 +309,17 @@ def test_moments_and_squares_agree_with_their_twins(drawn, weights, factor, thre
 
 
 def check_gram(case, rng, threads):
-    d = case.shape[1]
-    start = rng.standard_normal((d, d + 1))
-    start[:, :d] += start[:, :d].T.copy()
+    """G may be rounded as the data are; the sums of the columns and of their squares are in double precision."""
+    d, Z, size = case.shape[1], case.Z, case.magnitude
+    G0, first0, squares0 = rng.standard_normal((d, d)), rng.standard_normal(d), rng.standard_normal(d)
+    G0 += G0.T.copy()
     scales = np.ones(case.shape[0]) if case.row_map[2] is None else case.row_map[2]
-    exact = start + case.Z.T @ np.column_stack([case.Z, scales])
-    allowed = rounding(case) * (case.magnitude.T @ np.column_stack([case.magnitude, scales])) + 1e-12
     for implementation in (native, reference):
-        G, first = start[:, :d].copy(), start[:, d].copy()
-        implementation.gram(case.rows(implementation), G, first, threads)
-        assert_close(np.column_stack([G, first]), exact, allowed)
+        G, first, squares = G0.copy(), first0.copy(), squares0.copy()
+        implementation.gram(case.rows(implementation), G, first, squares, threads)
+        assert_close(G, G0 + Z.T @ Z, rounding(case) * (size.T @ size) + 1e-12)
+        assert_close(first, first0 + Z.T @ scales, 1e-13 * (size.T @ scales) + 1e-13)
+        assert_close(squares, squares0 + (Z**2).sum(axis=0), 1e-13 * (size**2).sum(axis=0) + 1e-13)
         np.testing.assert_allclose(G, G.T, rtol=1e-12, atol=1e-12)
 
 
@@ -337,8 +338,8 @@ def test_gram_of_more_rows_than_are_packed_at_once(d, dtype, rng):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_float32_gram_of_many_rows_keeps_its_accuracy(threads, rng):
     X, mean, Z = many_rows(rng)
-    G, first = np.zeros((8, 8)), np.zeros(8)
-    native.gram(native.dense_rows(X, None, mean, None, None, 1.0), G, first, threads)
+    G, first, squares = np.zeros((8, 8)), np.zeros(8), np.zeros(8)
+    native.gram(native.dense_rows(X, None, mean, None, None, 1.0), G, first, squares, threads)
     exact = Z.T @ Z
     assert np.linalg.norm(G - exact) < 4 * eps(np.float32) * np.linalg.norm(exact)
 
@@ -348,12 +349,13 @@ def test_float32_gram_of_many_rows_keeps_its_accuracy(threads, rng):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_float32_gram_in_double_rounds_nothing_to_float32(threads, d, parts, rng):
     case = make_case(rng, 700, d, "dense", np.float32, parts)
-    G, first = np.zeros((d, d)), np.zeros(d)
-    native.gram(case.rows(native), G, first, threads, in_double=True)
+    G, first, squares = np.zeros((d, d)), np.zeros(d), np.zeros(d)
+    native.gram(case.rows(native), G, first, squares, threads, in_double=True)
     scales = np.ones(700) if case.row_map[2] is None else case.row_map[2]
     largest = (case.magnitude.T @ np.column_stack([case.magnitude, scales])).max()
     assert np.abs(G - case.Z.T @ case.Z).max() < 1e-13 * largest
     assert np.abs(first - case.Z.T @ scales).max() < 1e-13 * largest
+    assert np.abs(squares - np.diag(G)).max() < 1e-13 * largest
 
 
 @pytest.mark.parametrize("kind", KINDS)

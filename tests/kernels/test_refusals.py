@@ -215,10 +215,10 @@ def test_a_negative_number_of_columns_is_refused(columns):
 
 
 @pytest.mark.parametrize("spoil", SPOILERS)
-@pytest.mark.parametrize("name", ["G", "first"])
+@pytest.mark.parametrize("name", ["G", "first", "squares"])
 def test_gram_refuses_what_is_wrong(name, spoil, rng):
     case = make_case(rng, N, D)
-    given = {"G": np.zeros((D, D)), "first": np.zeros(D), "threads": 1}
+    given = {"G": np.zeros((D, D)), "first": np.zeros(D), "squares": np.zeros(D), "threads": 1}
     native.gram(case.rows(native), **given)
     given[name] = spoil(given[name])
     assert_refused("gram", case, given)

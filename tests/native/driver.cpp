@@ -232,17 +232,23 @@ void test_products(const Case<Rows>& c) {
 template <class T>
 void test_gram(const Case<DenseRows<T>>& c) {
     const i64 side = DISPATCH(gram_side<T>(c.d));
-    auto G = zeros<double>(side * side);
+    auto G = zeros<double>(side * side), sums = zeros<double>(4 * side);
     auto strips = scratch<T>(DISPATCH(gram_room<T>(c.d)));
-    DISPATCH(gram(rows_of(c), 0, c.n, G.get(), strips.get()));
-    Numbers upper, expected;
-    for (i64 i = 0; i < c.d; i++)
-        for (i64 j = i; j <= c.d; j++) {
+    DISPATCH(gram(rows_of(c), 0, c.n, G.get(), sums.get(), strips.get()));
+    Numbers upper, expected, found, exact;
+    for (i64 i = 0; i < c.d; i++) {
+        double first = 0, squares = 0;
+        for (i64 k = 0; k < c.n; k++) first += c.z(k, i) * c.r[k], squares += c.z(k, i) * c.z(k, i);
+        found.push_back(sums[i]), exact.push_back(first);
+        found.push_back(sums[side + i]), exact.push_back(squares);
+        for (i64 j = i; j < c.d; j++) {
             double sum = 0;
-            for (i64 k = 0; k < c.n; k++) sum += c.z(k, i) * (j < c.d ? c.z(k, j) : c.r[k]);
+            for (i64 k = 0; k < c.n; k++) sum += c.z(k, i) * c.z(k, j);
             upper.push_back(G[i * side + j]), expected.push_back(sum);
         }
+    }
     compare<T>(c.name + " gram", upper, expected);
+    compare<double>(c.name + " sums of gram", found, exact);
 }
 template <class T, class I>
 void test_gram(const Case<CsrRows<T, I>>&) {}  // only dense rows have one

@@ -24,7 +24,8 @@ from vrpca.typing import Array
 NARROW = 200  # columns up to which our kernel was ahead of BLAS, on two cores with AVX2
 SPARSE = 0.1  # density below which a product of sparse matrices was cheaper than one of dense blocks
 LEAST_ROWS = 8192  # rows at a time: adding a block's sum costs d^2, whatever the number of its rows
-HEAD_ROWS = 1024  # first rows, which tell how large numbers are: few enough to cost nothing
+HEAD_ROWS = 1024  # first rows, which tell how large numbers are and where their mean is: few enough to cost nothing
+TINY = float(np.finfo(float).tiny)  # takes the place of a total of zero, by which nothing but zeros is divided
 CHUNK_ROWS = 1024  # rows that are squared at a time in double precision
 MATTERS = 1e-14  # a column with a smaller part of all squares drowns in the rounding of A, of 1e-16 per number
 # Times the errors of the diagonal that other entries may have: their products are rounded otherwise. With 4, none of
@@ -64,22 +65,27 @@ class GramSum(MomentSum):
         self.unit, self.dtype, self.sparse = 1.0, np.dtype(np.float64), False
 
     def _add_piece(self, X: Any, weight: Array | None) -> None:
-        """The squares of the columns are the diagonal of A, where that is summed up about zero in double precision."""
-        if self.origin is None and self._may_have_squares(X):  # the first rows tell how large numbers are
+        """Our kernel reads the rows once for A and for the moments, if numbers are neither huge nor tiny."""
+        if self.origin is None and self._narrow(
+            X
+        ):  # the first rows tell how large numbers are, and where their mean is
             super()._add_piece(X[:HEAD_ROWS], None if weight is None else weight[:HEAD_ROWS])
             X, weight = X[HEAD_ROWS:], None if weight is None else weight[HEAD_ROWS:]
-        if self.origin is None or not self._may_have_squares(X) or self.factor != 1.0 or self.unit != 1.0:
+        if self.origin is None or not self._narrow(X) or self.factor != 1.0 or self.unit != 1.0:
             super()._add_piece(X, weight)
             return
-        before = self.second.diagonal().copy()
-        self._add_more(X, None if weight is None else np.sqrt(weight))
-        total = X.shape[0] if weight is None else float(weight.sum())
-        self._merge_moments(total, np.zeros(len(before)), self.second.diagonal() - before)
+        first, squares = self._add_narrow(X, None if weight is None else np.sqrt(weight))
+        total = float(X.shape[0] if weight is None else weight.sum())
+        mean = np.zeros(len(first)) if self.about_zero else first / max(total, TINY)
+        M2 = squares - first * mean
+        if (squares > FAR * M2).any():  # numbers far from the origin have lost digits
+            self._add_moments(X, weight)
+        else:
+            self._merge_moments(total, mean if self.about_zero else self.origin + mean, M2)
 
-    def _may_have_squares(self, X: Any) -> bool:
-        """Whether our kernel sums up squares about zero in double precision, unless numbers are huge or tiny."""
-        in_double = self.in_double or X.dtype == np.float64
-        return self.about_zero and in_double and not sp.issparse(X) and X.shape[1] <= NARROW
+    def _narrow(self, X: Any) -> bool:
+        """Whether A is summed up by our kernel, as the rows are."""
+        return not sp.issparse(X) and X.shape[1] <= NARROW
 
     def _add_more(self, X: Any, root: Array | None) -> None:
         if self.origin is None:
@@ -104,11 +110,15 @@ class GramSum(MomentSum):
         # What is subtracted, to the last bit: `merge` and `finding` rely on it.
         self.origin = mean.astype(self.dtype).astype(np.float64) if shifted else np.zeros(len(mean))
 
-    def _add_narrow(self, X: Array, root: Array | None) -> None:
+    def _add_narrow(self, X: Array, root: Array | None) -> tuple[Array, Array]:
+        """Return the sums of the rows about the origin, and of their squares, in double precision."""
         assert self.origin is not None
         shift = self.origin / self.unit if self.origin.any() else None
         rows = make_rows(X, None, shift, root, None, self.unit)
-        kernels.gram(rows, self.second, self.first, self.n_threads, self.in_double)
+        first, squares = np.zeros(len(self.first)), np.zeros(len(self.first))
+        kernels.gram(rows, self.second, first, squares, self.n_threads, self.in_double)
+        self.first += first
+        return first, squares
 
     def _add_wide(self, X: Any, root: Array | None) -> None:
         cuts = [X.shape[0] * p // self.n_threads for p in range(self.n_threads + 1)]

@@ -112,11 +112,15 @@ def product_with_moments(
     return total, np.zeros_like(sums), sums
 
 
-def gram(rows: Rows, G: Array, first: Array, threads: int, in_double: bool = False) -> None:
-    """``G += Z^T Z`` and ``first += Z^T r`` with the row scales r, for a dense X; always in double precision here."""
+def gram(rows: Rows, G: Array, first: Array, squares: Array, threads: int, in_double: bool = False) -> None:
+    """``G += Z^T Z``, ``first += Z^T r`` with the row scales r, and the squares of Z's columns, for a dense X.
+
+    All of it is in double precision here; compiled kernels may multiply for G in the precision of the data.
+    """
     Z = rows.a[:, None] * (rows.X.astype(float) * rows.s - np.outer(rows.b, rows.m))
     G += Z.T @ Z
     first += rows.r @ Z
+    squares += (Z**2).sum(axis=0)
 
 
 def vr_vector(

@@ -212,25 +212,31 @@ Moments product_with_moments(const BoundRows<CsrRows<T, I>>& self, const T* W, i
 
 // -------------------------------------------------------------------------------------------------------- squares
 
-// G += Z^T Z and first += Z^T r, with the row scales r. Numbers are multiplied in A. The kernel sums up one triangle only.
+// G += Z^T Z, first += Z^T r with the row scales r, and squares += those of the columns of Z. Numbers are multiplied in
+// A. The kernel sums up one triangle only.
 template <class A, class T>
-void gram(const DenseRows<T>& r, double* G, double* first, i64 threads) {
+void gram(const DenseRows<T>& r, double* G, double* first, double* squares, i64 threads) {
     const i64 parts = parts_of(r, threads), d = r.d;
-    const i64 side = DISPATCH(gram_side<A>(d)), room = DISPATCH(gram_room<A>(d));
+    const i64 side = DISPATCH(gram_side<A>(d)), room = DISPATCH(gram_room<A>(d)), size = (side + 4) * side;
     const auto cut = split(r, parts);
-    auto sums = zeros<double>(parts * side * side);
+    auto sums = zeros<double>(parts * size);
     auto strips = scratch<A>(parts * room);
     in_parallel(parts, [&](i64 p) {
-        DISPATCH(gram(r, cut[p], cut[p + 1], sums.get() + p * side * side, strips.get() + p * room));
+        double* mine = sums.get() + p * size;
+        DISPATCH(gram(r, cut[p], cut[p + 1], mine, mine + side * side, strips.get() + p * room));
     });
-    for (i64 i = 0; i < d; i++)
-        for (i64 j = i; j <= d; j++) {
+    for (i64 i = 0; i < d; i++) {
+        for (i64 j = i; j < d; j++) {
             double g = 0;
-            for (i64 p = 0; p < parts; p++) g += sums[(p * side + i) * side + j];
-            if (j == d) first[i] += g;
-            else G[i * d + j] += g;
-            if (i < j && j < d) G[j * d + i] = G[i * d + j];
+            for (i64 p = 0; p < parts; p++) g += sums[p * size + i * side + j];
+            G[i * d + j] += g;
+            if (i < j) G[j * d + i] = G[i * d + j];
         }
+        for (i64 p = 0; p < parts; p++) {
+            first[i] += sums[p * size + side * side + i];
+            squares[i] += sums[p * size + side * side + side + i];
+        }
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------- bindings
@@ -269,14 +275,15 @@ void bind_product_with_moments(nb::module_& m) {
 
 template <class R>
 void bind_gram(nb::module_& m) {
-    m.def("gram", [](const BoundRows<R>& self, Mat<double> G, Vec<double> first, i64 threads, bool in_double) {
+    m.def("gram", [](const BoundRows<R>& self, Mat<double> G, Vec<double> first, Vec<double> squares, i64 threads,
+                     bool in_double) {
         const i64 d = self.rows.d;
-        require(i64(G.shape(0)) == d && i64(G.shape(1)) == d && i64(first.size()) == d,
-                "G must be (columns of the data) squared, first as long as a row");
+        require(i64(G.shape(0)) == d && i64(G.shape(1)) == d && i64(first.size()) == d && i64(squares.size()) == d,
+                "G must be (columns of the data) squared, first and squares as long as a row");
         nb::gil_scoped_release release;
-        if (in_double) gram<double>(self.rows, G.data(), first.data(), threads);
-        else gram<typename R::T>(self.rows, G.data(), first.data(), threads);
-    }, "rows"_a, array("G"), array("first"), "threads"_a, "in_double"_a = false);
+        if (in_double) gram<double>(self.rows, G.data(), first.data(), squares.data(), threads);
+        else gram<typename R::T>(self.rows, G.data(), first.data(), squares.data(), threads);
+    }, "rows"_a, array("G"), array("first"), array("squares"), "threads"_a, "in_double"_a = false);
 }
 
 }  // namespace

@@ -17,16 +17,16 @@ constexpr i64 STRIP = STRIP_REGISTERS * LANE<T>;
 template <class T>
 constexpr i64 BROADCAST = STRIP_REGISTERS == 1 ? LANE<T> : REGISTERS >= 32 ? 12 : 6;
 
-// The same for half a strip of two registers. gcc keeps no more than 16 sums in registers.
+// The same for half a strip. gcc keeps no more than 16 sums in registers.
 constexpr i64 HALF_BROADCAST = REGISTERS >= 32 ? 16 : 12;
 
 // The bytes of all strips together. They determine how many rows are copied at a time. The strips should stay in the
 // cache while they are multiplied. More rows make the additions to G in double rarer.
 constexpr i64 GRAM_BYTES = 1 << 17;
 
-// The columns of Z and r, padded to whole strips.
+// The columns of Z, padded to whole strips.
 template <class T>
-i64 gram_side(i64 d) { return (d + 1 + STRIP<T> - 1) / STRIP<T> * STRIP<T>; }
+i64 gram_side(i64 d) { return (d + STRIP<T> - 1) / STRIP<T> * STRIP<T>; }
 
 // Rows that are copied at a time. At least 16, so that the additions to G do not take most of the time on wide data.
 // At most 128, so that rounding of the sums in T stays small.
@@ -37,13 +37,116 @@ i64 gram_rows(i64 d) {
 }
 
 template <class T>
-i64 gram_room(i64 d) { return gram_side<T>(d) * gram_rows<T>(d) + d; }
+i64 gram_room(i64 d) { return gram_side<T>(d) * gram_rows<T>(d); }
 
-// Products of `columns` columns with the first registers of a strip, summed over `count` rows in T, then added to G in
+// ---------------------------------------------------------------------------------------- rows become strips
+
+// What the kernel has for each column, in double: sums, and the shift and the column scale of the map. All are padded.
+struct GramColumns {
+    double *first, *squares, *shift, *scale;
+    GramColumns(double* room, i64 side)
+        : first(room), squares(room + side), shift(room + 2 * side), scale(room + 3 * side) {}
+};
+
+// N numbers in double. They are mapped in double, because a large mean must cancel before the result is rounded.
+template <int N>
+struct Doubles {
+    using L = Lanes<double, REGISTER >= 64 && N >= 8 ? 64 : 32>;
+    static constexpr int lane = int(sizeof(typename L::V) / sizeof(double)), count = N / lane;
+    typename L::V v[count];
+    void load(const double* p) {
+        for (int c = 0; c < count; c++) v[c] = L::get(p + c * lane);
+    }
+    void store(double* p) const {
+        for (int c = 0; c < count; c++) L::put(p + c * lane, v[c]);
+    }
+    template <class T>
+    void widen(const T* p) {
+        using Own = Lanes<T, lane * int(sizeof(T))>;
+        for (int c = 0; c < count; c++) v[c] = __builtin_convertvector(Own::get(p + c * lane), typename L::V);
+    }
+    template <class A>
+    void narrow(A* p) const {
+        using Own = Lanes<A, lane * int(sizeof(A))>;
+        for (int c = 0; c < count; c++) Own::put(p + c * lane, __builtin_convertvector(v[c], typename Own::V));
+    }
+};
+
+// What a row map does to rows: nothing, subtract the shift, or all that it can do.
+enum class Mapping { none, shift, all };
+
+// Columns that are copied at a time, and rows whose columns are: these rows stay in the first-level cache meanwhile.
+template <class A>
+constexpr int COPIED_COLUMNS = STRIP<A> < 8 ? int(STRIP<A>) : 8;
+constexpr i64 COPIED_ROWS = 16;
+
+// Copies some columns, from column c on, of `count` rows from row i on. They go into the strip at `out` and, in double,
+// into the sums. `x` is where column c of row i is, and rows are `stride` numbers apart.
+template <Mapping mapping, class T, class A>
+inline void copy_columns(const RowMap<T>& map, const T* x, i64 stride, i64 i, i64 count, i64 c,
+                         const GramColumns& columns, A* out) {
+    constexpr bool all = mapping == Mapping::all;
+    using Some = Doubles<COPIED_COLUMNS<A>>;
+    Some first, squares, shift, scale, z;
+    first.load(columns.first + c);
+    squares.load(columns.squares + c);
+    shift.load(columns.shift + c);
+    scale.load(columns.scale + c);
+    for (i64 r = 0; r < count; r++) {
+        const double a = all ? row_factor(map, i + r) : 1.0, b = all ? row_shift(map, i + r) : 1.0;
+        const double weight = all ? row_scale(map, i + r) : 1.0;
+        z.widen(x + r * stride);
+        for (int e = 0; e < Some::count; e++) {
+            if (mapping == Mapping::shift) z.v[e] -= shift.v[e];
+            if (all) z.v[e] = a * (z.v[e] * scale.v[e] - b * shift.v[e]);
+            first.v[e] += all ? weight * z.v[e] : z.v[e];
+            squares.v[e] += z.v[e] * z.v[e];
+        }
+        z.narrow(out + r * STRIP<A>);
+    }
+    first.store(columns.first + c);
+    squares.store(columns.squares + c);
+}
+
+// Copies at most COPIED_ROWS rows from row i on. `most` is how many rows a strip has room for. What the padding of the
+// strips receives does not matter: the numbers after a row, which belong to the next rows. After the last row there are
+// none, so the ends of the last rows are read from a copy.
+template <Mapping mapping, class T, class A>
+void copy_rows(const DenseRows<T>& rows, i64 i, i64 count, i64 most, const GramColumns& columns, A* strips) {
+    constexpr i64 S = STRIP<A>, step = COPIED_COLUMNS<A>;
+    const i64 d = rows.d, side = gram_side<A>(d);
+    const T* x = rows.X + i * d;
+    const i64 whole = (i + count - 1) * d + side <= rows.n * d ? side : d / step * step;
+    for (i64 c = 0; c < whole; c += step)
+        copy_columns<mapping>(rows.map, x + c, d, i, count, c, columns, strips + c / S * S * most + c % S);
+    if (whole == side) return;
+    T ends[COPIED_ROWS * S];
+    for (i64 r = 0; r < count; r++)
+        for (i64 e = 0; e < S; e++) ends[r * S + e] = whole + e < d ? x[r * d + whole + e] : T(0);
+    for (i64 c = whole; c < side; c += step)
+        copy_columns<mapping>(rows.map, ends + c - whole, S, i, count, c, columns, strips + c / S * S * most + c % S);
+}
+
+template <class T, class A>
+void fill_strips(const DenseRows<T>& rows, i64 first, i64 count, i64 most, const GramColumns& columns, A* strips) {
+    const RowMap<T>& map = rows.map;
+    const bool all = map.col_scale || map.row_scale || map.row_shift || map.unit != 1;
+    for (i64 r = 0; r < count; r += COPIED_ROWS) {
+        const i64 i = first + r, some = count - r < COPIED_ROWS ? count - r : COPIED_ROWS;
+        A* out = strips + r * STRIP<A>;
+        if (all) copy_rows<Mapping::all>(rows, i, some, most, columns, out);
+        else if (map.shift) copy_rows<Mapping::shift>(rows, i, some, most, columns, out);
+        else copy_rows<Mapping::none>(rows, i, some, most, columns, out);
+    }
+}
+
+// ---------------------------------------------------------------------------------------- products of strips
+
+// Products of `columns` columns with the first N columns of a strip, summed over `count` rows in T, then added to G in
 // double. left[q] is column q; there are `most` of them, though not all may count.
-template <class T, int registers, int most>
+template <class T, int N, int most>
 inline void gram_tile(const T* const* left, i64 columns, const T* right, i64 count, double* G, i64 side) {
-    constexpr int S = int(STRIP<T>), N = registers * int(LANE<T>);
+    constexpr int S = int(STRIP<T>);
     Pack<T, N> sum[most];
     for (int q = 0; q < most; q++) sum[q].zero();
     for (i64 r = 0; r < count; r++) {
@@ -60,77 +163,65 @@ inline void gram_tile(const T* const* left, i64 columns, const T* right, i64 cou
     }
 }
 
-// Products of the columns before `end`, `most` at a time, with the strips that begin at the columns from `start` to
-// before `stop`; strips before a column's own are left out. Strips have room for `rows` rows, of which `count` are there.
-template <class T, int registers, int most>
-void gram_tiles(const T* strips, i64 rows, i64 count, i64 start, i64 stop, i64 end, i64 side, double* G) {
+// The rows that come next. They are prefetched piece by piece while strips are multiplied, when memory is idle.
+struct NextRows {
+    const void* begin;
+    i64 size, piece, done;  // bytes
+    void prefetch_piece() {
+        if (done < size) prefetch_second(begin, done, piece);
+        done += piece;
+    }
+};
+
+// Products of all columns, `most` at a time, with the first N columns of the strips that begin at the columns from
+// `start` to before `stop`; strips before a column's own are left out. Strips have room for `rows` rows, of which
+// `count` are there.
+template <class T, int N, int most>
+void gram_tiles(const T* strips, i64 rows, i64 count, i64 start, i64 stop, i64 d, i64 side, NextRows& next, double* G) {
     constexpr i64 S = STRIP<T>;
-    for (i64 i = 0; i < end; i += most) {
+    for (i64 i = 0; i < d; i += most) {
         const T* left[most];
         for (i64 q = 0; q < most; q++) {
             const i64 column = i + q < side ? i + q : side - 1;
             left[q] = strips + column / S * S * rows + column % S;
         }
         const i64 columns = side - i < most ? side - i : most, own = i / S * S;
-        for (i64 c = own < start ? start : own; c < stop; c += S)
-            gram_tile<T, registers, most>(left, columns, strips + c * rows, count, G + i * side + c, side);
+        for (i64 c = own < start ? start : own; c < stop; c += S) {
+            next.prefetch_piece();
+            gram_tile<T, N, most>(left, columns, strips + c * rows, count, G + i * side + c, side);
+        }
     }
-}
-
-// Copy row i into row r of the strips. `scratch` has room for a row.
-template <class T>
-inline void copy_row(const DenseRows<T>& rows, i64 i, T* strips, i64 most, i64 r, T* scratch) {
-    constexpr i64 S = STRIP<T>;
-    const T* z = row_of(rows, i, scratch).z;
-    const T a = T(row_factor(rows.map, i));
-    i64 c = 0;
-    for (; c + S <= rows.d; c += S) {
-        Pack<T, int(S)> y;
-        y.zero();
-        y.add_scaled(a, z + c);
-        y.store(strips + c * most + r * S);
-    }
-    for (i64 e = 0; c + e < rows.d; e++) strips[c * most + r * S + e] = a * z[c + e];
-}
-
-// The same in double, where the data are float.
-inline void copy_row(const DenseRows<float>& rows, i64 i, double* strips, i64 most, i64 r, double*) {
-    constexpr i64 S = STRIP<double>;
-    const double a = row_factor(rows.map, i);
-    i64 c = 0;
-    for (; c + S <= rows.d; c += S) widen(rows, i, a, c, S, strips + c * most + r * S);
-    widen(rows, i, a, c, rows.d - c, strips + c * most + r * S);
 }
 
 template <class T, class A>
-void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, A* strips) {
+void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, double* sums, A* strips) {
     constexpr i64 S = STRIP<A>;
     const i64 d = rows.d, side = gram_side<A>(d), most = gram_rows<A>(d);
-    // Whether the last strip has columns in the first of two registers only.
-    const bool half = STRIP_REGISTERS == 2 && d + 1 - (side - S) <= LANE<A>;
-    const i64 size = d * i64(sizeof(T));
-    A* scratch = strips + side * most;
-    for (i64 e = (side - S) * most; e < side * most; e++) strips[e] = 0;  // the padding is in the last strip
+    const bool half = d - (side - S) <= S / 2;  // whether the last strip has columns in its first half only
+    const GramColumns columns(sums, side);
+    for (i64 j = 0; j < side; j++) {
+        columns.first[j] = columns.squares[j] = 0;
+        columns.shift[j] = rows.map.shift && j < d ? rows.map.shift[j] : 0;
+        columns.scale[j] = rows.map.col_scale && j < d ? double(rows.map.col_scale[j]) : 1;
+    }
+    const i64 tiles = side / S * (side / S + 1) / 2, bytes = most * d * i64(sizeof(T));
     for (i64 first = lo; first < hi; first += most) {
         const i64 count = hi - first < most ? hi - first : most;
-        for (i64 r = 0; r < count; r++) {
-            prefetch_second(rows.X + (first + r) * d, most * size, size);
-            copy_row(rows, first + r, strips, most, r, scratch);
-            strips[d / S * S * most + r * S + d % S] = A(row_scale(rows.map, first + r));
-        }
-        constexpr int broadcast = int(BROADCAST<A>);
-        gram_tiles<A, STRIP_REGISTERS, broadcast>(strips, most, count, 0, half ? side - S : side, d + 1, side, G);
-        if (half) gram_tiles<A, 1, int(HALF_BROADCAST)>(strips, most, count, side - S, side, d + 1, side, G);
+        fill_strips(rows, first, count, most, columns, strips);
+        NextRows next{rows.X + (first + count) * d, bytes, (bytes / tiles + 63) / 64 * 64, 0};
+        constexpr int whole = int(S), wide = int(BROADCAST<A>), narrow = int(HALF_BROADCAST);
+        gram_tiles<A, whole, wide>(strips, most, count, 0, half ? side - S : side, d, side, next, G);
+        if (half) gram_tiles<A, whole / 2, narrow>(strips, most, count, side - S, side, d, side, next, G);
     }
 }
 
-#define VRPCA_INSTANTIATE(Rows)                                      \
-    template void gram(const Rows&, i64, i64, double*, Rows::T*);    \
-    template i64 gram_side<Rows::T>(i64);                            \
+#define VRPCA_INSTANTIATE(Rows)                                            \
+    template void gram(const Rows&, i64, i64, double*, double*, Rows::T*); \
+    template i64 gram_side<Rows::T>(i64);                                  \
     template i64 gram_room<Rows::T>(i64);
 VRPCA_EACH_DENSE(VRPCA_INSTANTIATE)
 #undef VRPCA_INSTANTIATE
-template void gram(const DenseRowsF32&, i64, i64, double*, double*);
+template void gram(const DenseRowsF32&, i64, i64, double*, double*, double*);
 
 }  // namespace VRPCA_ISA
 }  // namespace vrpca
