@@ -212,31 +212,46 @@ Moments product_with_moments(const BoundRows<CsrRows<T, I>>& self, const T* W, i
 
 // -------------------------------------------------------------------------------------------------------- squares
 
+// G += the sums of all parts, of which the kernel has the upper triangle. Rows of G are dealt out to the threads in turns,
+// because later rows of the triangle are shorter. Then the lower triangle is copied from the upper one, square by square.
+void add_triangles(const double* sums, i64 parts, i64 size, i64 side, i64 d, double* G) {
+    constexpr i64 square = 32;
+    in_parallel(parts, [&](i64 q) {
+        for (i64 i = q; i < d; i += parts)
+            for (i64 p = 0; p < parts; p++) {
+                const double* part = sums + p * size + i * side;
+#pragma omp simd
+                for (i64 j = i; j < d; j++) G[i * d + j] += part[j];
+            }
+    });
+    in_parallel(parts, [&](i64 q) {
+        for (i64 i0 = q * square; i0 < d; i0 += parts * square)
+            for (i64 j0 = 0; j0 <= i0; j0 += square)
+                for (i64 i = i0; i < std::min(d, i0 + square); i++)
+                    for (i64 j = j0; j < std::min(i, j0 + square); j++) G[i * d + j] = G[j * d + i];
+    });
+}
+
 // G += Z^T Z, first += Z^T r with the row scales r, and squares += those of the columns of Z. Numbers are multiplied in
-// A. The kernel sums up one triangle only.
+// A.
 template <class A, class T>
 void gram(const DenseRows<T>& r, double* G, double* first, double* squares, i64 threads) {
     const i64 parts = parts_of(r, threads), d = r.d;
     const i64 side = DISPATCH(gram_side<A>(d)), room = DISPATCH(gram_room<A>(d)), size = (side + 4) * side;
     const auto cut = split(r, parts);
-    auto sums = zeros<double>(parts * size);
+    auto sums = scratch<double>(parts * size);
     auto strips = scratch<A>(parts * room);
     in_parallel(parts, [&](i64 p) {
         double* mine = sums.get() + p * size;
+        std::fill(mine, mine + side * side, 0.0);
         DISPATCH(gram(r, cut[p], cut[p + 1], mine, mine + side * side, strips.get() + p * room));
     });
-    for (i64 i = 0; i < d; i++) {
-        for (i64 j = i; j < d; j++) {
-            double g = 0;
-            for (i64 p = 0; p < parts; p++) g += sums[p * size + i * side + j];
-            G[i * d + j] += g;
-            if (i < j) G[j * d + i] = G[i * d + j];
-        }
-        for (i64 p = 0; p < parts; p++) {
+    add_triangles(sums.get(), parts, size, side, d, G);
+    for (i64 p = 0; p < parts; p++)
+        for (i64 i = 0; i < d; i++) {
             first[i] += sums[p * size + side * side + i];
             squares[i] += sums[p * size + side * side + side + i];
         }
-    }
 }
 
 // ---------------------------------------------------------------------------------------------------- bindings

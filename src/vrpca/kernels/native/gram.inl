@@ -20,24 +20,16 @@ constexpr i64 BROADCAST = STRIP_REGISTERS == 1 ? LANE<T> : REGISTERS >= 32 ? 12 
 // The same for half a strip. gcc keeps no more than 16 sums in registers.
 constexpr i64 HALF_BROADCAST = REGISTERS >= 32 ? 16 : 12;
 
-// The bytes of all strips together. They determine how many rows are copied at a time. The strips should stay in the
-// cache while they are multiplied. More rows make the additions to G in double rarer.
-constexpr i64 GRAM_BYTES = 1 << 17;
+// Rows that are copied at a time. Fewer of them would make the additions to G in double more frequent. With more, sums
+// in T would be rounded more, and strips would not stay in the second-level cache.
+constexpr i64 GRAM_ROWS = 128;
 
 // The columns of Z, padded to whole strips.
 template <class T>
 i64 gram_side(i64 d) { return (d + STRIP<T> - 1) / STRIP<T> * STRIP<T>; }
 
-// Rows that are copied at a time. At least 16, so that the additions to G do not take most of the time on wide data.
-// At most 128, so that rounding of the sums in T stays small.
 template <class T>
-i64 gram_rows(i64 d) {
-    const i64 rows = GRAM_BYTES / (gram_side<T>(d) * i64(sizeof(T)));
-    return rows < 16 ? 16 : rows > 128 ? 128 : rows;
-}
-
-template <class T>
-i64 gram_room(i64 d) { return gram_side<T>(d) * gram_rows<T>(d); }
+i64 gram_room(i64 d) { return gram_side<T>(d) * GRAM_ROWS; }
 
 // ---------------------------------------------------------------------------------------- rows become strips
 
@@ -108,35 +100,35 @@ inline void copy_columns(const RowMap<T>& map, const T* x, i64 stride, i64 i, i6
     squares.store(columns.squares + c);
 }
 
-// Copies at most COPIED_ROWS rows from row i on. `most` is how many rows a strip has room for. What the padding of the
+// Copies at most COPIED_ROWS rows from row i on. What the padding of the
 // strips receives does not matter: the numbers after a row, which belong to the next rows. After the last row there are
 // none, so the ends of the last rows are read from a copy.
 template <Mapping mapping, class T, class A>
-void copy_rows(const DenseRows<T>& rows, i64 i, i64 count, i64 most, const GramColumns& columns, A* strips) {
+void copy_rows(const DenseRows<T>& rows, i64 i, i64 count, const GramColumns& columns, A* strips) {
     constexpr i64 S = STRIP<A>, step = COPIED_COLUMNS<A>;
     const i64 d = rows.d, side = gram_side<A>(d);
     const T* x = rows.X + i * d;
     const i64 whole = (i + count - 1) * d + side <= rows.n * d ? side : d / step * step;
     for (i64 c = 0; c < whole; c += step)
-        copy_columns<mapping>(rows.map, x + c, d, i, count, c, columns, strips + c / S * S * most + c % S);
+        copy_columns<mapping>(rows.map, x + c, d, i, count, c, columns, strips + c / S * S * GRAM_ROWS + c % S);
     if (whole == side) return;
     T ends[COPIED_ROWS * S];
     for (i64 r = 0; r < count; r++)
         for (i64 e = 0; e < S; e++) ends[r * S + e] = whole + e < d ? x[r * d + whole + e] : T(0);
     for (i64 c = whole; c < side; c += step)
-        copy_columns<mapping>(rows.map, ends + c - whole, S, i, count, c, columns, strips + c / S * S * most + c % S);
+        copy_columns<mapping>(rows.map, ends + c - whole, S, i, count, c, columns, strips + c / S * S * GRAM_ROWS + c % S);
 }
 
 template <class T, class A>
-void fill_strips(const DenseRows<T>& rows, i64 first, i64 count, i64 most, const GramColumns& columns, A* strips) {
+void fill_strips(const DenseRows<T>& rows, i64 first, i64 count, const GramColumns& columns, A* strips) {
     const RowMap<T>& map = rows.map;
     const bool all = map.col_scale || map.row_scale || map.row_shift || map.unit != 1;
     for (i64 r = 0; r < count; r += COPIED_ROWS) {
         const i64 i = first + r, some = count - r < COPIED_ROWS ? count - r : COPIED_ROWS;
         A* out = strips + r * STRIP<A>;
-        if (all) copy_rows<Mapping::all>(rows, i, some, most, columns, out);
-        else if (map.shift) copy_rows<Mapping::shift>(rows, i, some, most, columns, out);
-        else copy_rows<Mapping::none>(rows, i, some, most, columns, out);
+        if (all) copy_rows<Mapping::all>(rows, i, some, columns, out);
+        else if (map.shift) copy_rows<Mapping::shift>(rows, i, some, columns, out);
+        else copy_rows<Mapping::none>(rows, i, some, columns, out);
     }
 }
 
@@ -174,21 +166,20 @@ struct NextRows {
 };
 
 // Products of all columns, `most` at a time, with the first N columns of the strips that begin at the columns from
-// `start` to before `stop`; strips before a column's own are left out. Strips have room for `rows` rows, of which
-// `count` are there.
+// `start` to before `stop`; strips before a column's own are left out.
 template <class T, int N, int most>
-void gram_tiles(const T* strips, i64 rows, i64 count, i64 start, i64 stop, i64 d, i64 side, NextRows& next, double* G) {
+void gram_tiles(const T* strips, i64 count, i64 start, i64 stop, i64 d, i64 side, NextRows& next, double* G) {
     constexpr i64 S = STRIP<T>;
     for (i64 i = 0; i < d; i += most) {
         const T* left[most];
         for (i64 q = 0; q < most; q++) {
             const i64 column = i + q < side ? i + q : side - 1;
-            left[q] = strips + column / S * S * rows + column % S;
+            left[q] = strips + column / S * S * GRAM_ROWS + column % S;
         }
         const i64 columns = side - i < most ? side - i : most, own = i / S * S;
         for (i64 c = own < start ? start : own; c < stop; c += S) {
             next.prefetch_piece();
-            gram_tile<T, N, most>(left, columns, strips + c * rows, count, G + i * side + c, side);
+            gram_tile<T, N, most>(left, columns, strips + c * GRAM_ROWS, count, G + i * side + c, side);
         }
     }
 }
@@ -196,7 +187,7 @@ void gram_tiles(const T* strips, i64 rows, i64 count, i64 start, i64 stop, i64 d
 template <class T, class A>
 void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, double* sums, A* strips) {
     constexpr i64 S = STRIP<A>;
-    const i64 d = rows.d, side = gram_side<A>(d), most = gram_rows<A>(d);
+    const i64 d = rows.d, side = gram_side<A>(d);
     const bool half = d - (side - S) <= S / 2;  // whether the last strip has columns in its first half only
     const GramColumns columns(sums, side);
     for (i64 j = 0; j < side; j++) {
@@ -204,14 +195,14 @@ void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, double* sums, A* 
         columns.shift[j] = rows.map.shift && j < d ? rows.map.shift[j] : 0;
         columns.scale[j] = rows.map.col_scale && j < d ? double(rows.map.col_scale[j]) : 1;
     }
-    const i64 tiles = side / S * (side / S + 1) / 2, bytes = most * d * i64(sizeof(T));
-    for (i64 first = lo; first < hi; first += most) {
-        const i64 count = hi - first < most ? hi - first : most;
-        fill_strips(rows, first, count, most, columns, strips);
+    const i64 tiles = side / S * (side / S + 1) / 2, bytes = GRAM_ROWS * d * i64(sizeof(T));
+    for (i64 first = lo; first < hi; first += GRAM_ROWS) {
+        const i64 count = hi - first < GRAM_ROWS ? hi - first : GRAM_ROWS;
+        fill_strips(rows, first, count, columns, strips);
         NextRows next{rows.X + (first + count) * d, bytes, (bytes / tiles + 63) / 64 * 64, 0};
         constexpr int whole = int(S), wide = int(BROADCAST<A>), narrow = int(HALF_BROADCAST);
-        gram_tiles<A, whole, wide>(strips, most, count, 0, half ? side - S : side, d, side, next, G);
-        if (half) gram_tiles<A, whole / 2, narrow>(strips, most, count, side - S, side, d, side, next, G);
+        gram_tiles<A, whole, wide>(strips, count, 0, half ? side - S : side, d, side, next, G);
+        if (half) gram_tiles<A, whole / 2, narrow>(strips, count, side - S, side, d, side, next, G);
     }
 }
 
