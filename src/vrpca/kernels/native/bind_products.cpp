@@ -212,16 +212,16 @@ Moments product_with_moments(const BoundRows<CsrRows<T, I>>& self, const T* W, i
 
 // -------------------------------------------------------------------------------------------------------- squares
 
-// G += the sums of all parts, of which the kernel has the upper triangle. Rows of G are dealt out to the threads in turns,
-// because later rows of the triangle are shorter. Then the lower triangle is copied from the upper one, square by square.
-void add_triangles(const double* sums, i64 parts, i64 size, i64 side, i64 d, double* G) {
+// G += the sums of all parts, which have its upper triangle. Rows of G are dealt out to the threads in turns, because
+// later rows of the triangle are shorter. Then the lower triangle is copied from the upper one, square by square.
+void add_triangles(const double* sums, i64 parts, i64 side, i64 d, double* G) {
     constexpr i64 square = 32;
     in_parallel(parts, [&](i64 q) {
         for (i64 i = q; i < d; i += parts)
             for (i64 p = 0; p < parts; p++) {
-                const double* part = sums + p * size + i * side;
+                const double* row = sums + (p * side + i) * side;
 #pragma omp simd
-                for (i64 j = i; j < d; j++) G[i * d + j] += part[j];
+                for (i64 j = i; j < d; j++) G[i * d + j] += row[j];
             }
     });
     in_parallel(parts, [&](i64 q) {
@@ -237,20 +237,20 @@ void add_triangles(const double* sums, i64 parts, i64 size, i64 side, i64 d, dou
 template <class A, class T>
 void gram(const DenseRows<T>& r, double* G, double* first, double* squares, i64 threads) {
     const i64 parts = parts_of(r, threads), d = r.d;
-    const i64 side = DISPATCH(gram_side<A>(d)), room = DISPATCH(gram_room<A>(d)), size = (side + 4) * side;
+    const i64 side = DISPATCH(gram_side<A>(d)), square = side * side, room = DISPATCH(gram_room<A>(d));
     const auto cut = split(r, parts);
-    auto sums = scratch<double>(parts * size);
+    auto sums = scratch<double>(parts * square), columns = scratch<double>(parts * 4 * side);
     auto strips = scratch<A>(parts * room);
     in_parallel(parts, [&](i64 p) {
-        double* mine = sums.get() + p * size;
-        std::fill(mine, mine + side * side, 0.0);
-        DISPATCH(gram(r, cut[p], cut[p + 1], mine, mine + side * side, strips.get() + p * room));
+        double* mine = sums.get() + p * square;
+        std::fill(mine, mine + square, 0.0);
+        DISPATCH(gram(r, cut[p], cut[p + 1], mine, columns.get() + p * 4 * side, strips.get() + p * room));
     });
-    add_triangles(sums.get(), parts, size, side, d, G);
+    add_triangles(sums.get(), parts, side, d, G);
     for (i64 p = 0; p < parts; p++)
         for (i64 i = 0; i < d; i++) {
-            first[i] += sums[p * size + side * side + i];
-            squares[i] += sums[p * size + side * side + side + i];
+            first[i] += columns[p * 4 * side + i];
+            squares[i] += columns[(p * 4 + 1) * side + i];
         }
 }
 

@@ -18,7 +18,8 @@ template <class T>
 constexpr i64 BROADCAST = STRIP_REGISTERS == 1 ? LANE<T> : REGISTERS >= 32 ? 12 : 6;
 
 // The same for half a strip. gcc keeps no more than 16 sums in registers.
-constexpr i64 HALF_BROADCAST = REGISTERS >= 32 ? 16 : 12;
+template <class T>
+constexpr i64 HALF_BROADCAST = STRIP_REGISTERS == 1 ? LANE<T> : REGISTERS >= 32 ? 16 : 12;
 
 // Rows that are copied at a time. Fewer of them would make the additions to G in double more frequent. With more, sums
 // in T would be rounded more, and strips would not stay in the second-level cache.
@@ -100,9 +101,9 @@ inline void copy_columns(const RowMap<T>& map, const T* x, i64 stride, i64 i, i6
     squares.store(columns.squares + c);
 }
 
-// Copies at most COPIED_ROWS rows from row i on. What the padding of the
-// strips receives does not matter: the numbers after a row, which belong to the next rows. After the last row there are
-// none, so the ends of the last rows are read from a copy.
+// Copies at most COPIED_ROWS rows from row i on. What the padding of the strips receives does not matter: the numbers
+// after a row, which belong to the next rows. After the last row there are none, so the ends of the last rows are read
+// from a copy.
 template <Mapping mapping, class T, class A>
 void copy_rows(const DenseRows<T>& rows, i64 i, i64 count, const GramColumns& columns, A* strips) {
     constexpr i64 S = STRIP<A>, step = COPIED_COLUMNS<A>;
@@ -139,12 +140,13 @@ void fill_strips(const DenseRows<T>& rows, i64 first, i64 count, const GramColum
 template <class T, int N, int most>
 inline void gram_tile(const T* const* left, i64 columns, const T* right, i64 count, double* G, i64 side) {
     constexpr int S = int(STRIP<T>);
+    constexpr bool beside = S % most == 0;  // whether all columns are in one strip: one address is enough then
     Pack<T, N> sum[most];
     for (int q = 0; q < most; q++) sum[q].zero();
     for (i64 r = 0; r < count; r++) {
         Pack<T, N> y;
         y.load(right + r * S);
-        for (int q = 0; q < most; q++) sum[q].add_product(left[q][r * S], y);
+        for (int q = 0; q < most; q++) sum[q].add_product(beside ? left[0][r * S + q] : left[q][r * S], y);
     }
     for (i64 q = 0; q < columns; q++) {
         T t[N];
@@ -168,8 +170,9 @@ struct NextRows {
 // Products of all columns, `most` at a time, with the first N columns of the strips that begin at the columns from
 // `start` to before `stop`; strips before a column's own are left out.
 template <class T, int N, int most>
-void gram_tiles(const T* strips, i64 count, i64 start, i64 stop, i64 d, i64 side, NextRows& next, double* G) {
+void gram_tiles(const T* strips, i64 count, i64 start, i64 stop, i64 d, NextRows& next, double* G) {
     constexpr i64 S = STRIP<T>;
+    const i64 side = gram_side<T>(d);
     for (i64 i = 0; i < d; i += most) {
         const T* left[most];
         for (i64 q = 0; q < most; q++) {
@@ -200,9 +203,9 @@ void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, double* sums, A* 
         const i64 count = hi - first < GRAM_ROWS ? hi - first : GRAM_ROWS;
         fill_strips(rows, first, count, columns, strips);
         NextRows next{rows.X + (first + count) * d, bytes, (bytes / tiles + 63) / 64 * 64, 0};
-        constexpr int whole = int(S), wide = int(BROADCAST<A>), narrow = int(HALF_BROADCAST);
-        gram_tiles<A, whole, wide>(strips, count, 0, half ? side - S : side, d, side, next, G);
-        if (half) gram_tiles<A, whole / 2, narrow>(strips, count, side - S, side, d, side, next, G);
+        constexpr int whole = int(S), wide = int(BROADCAST<A>), narrow = int(HALF_BROADCAST<A>);
+        gram_tiles<A, whole, wide>(strips, count, 0, half ? side - S : side, d, next, G);
+        if (half) gram_tiles<A, whole / 2, narrow>(strips, count, side - S, side, d, next, G);
     }
 }
 
