@@ -21,7 +21,7 @@ from vrpca.data.source import ArraySum
 from vrpca.threads import in_parallel
 from vrpca.typing import Array
 
-# Columns up to which our kernel is ahead of BLAS (two cores with 32 MB of last-level cache): it takes 0.7 of its time at
+# Columns up to which our kernel is ahead of BLAS (two cores, 32 MB of last-level cache): it takes 0.7 of its time at
 # 300 columns, 0.8 at 784, 0.95 at 1200, and 1.2 at 2000, where the sums of both threads no longer fit the cache.
 NARROW = 1000
 SPARSE = 0.1  # density below which a product of sparse matrices was cheaper than one of dense blocks
