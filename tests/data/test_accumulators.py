@@ -13,7 +13,7 @@ from data_cases import Blocks
 import vrpca
 from helpers import densify, eps, random_orthonormal, sine
 from vrpca.data import gram
-from vrpca.data.first_pass import LargestEntry, MomentSum, SampleProductSum, column_moments
+from vrpca.data.first_pass import FirstProductSum, LargestEntry, MomentSum, column_moments
 from vrpca.data.gram import GramSum, SquareSum
 from vrpca.data.row_map import RowMap
 from vrpca.data.stream import MappedStream, StreamSum
@@ -113,8 +113,8 @@ ACCUMULATORS = {
         lambda data: GramSum(data.problem),
         lambda found, data: moments(found, data) | {"A": view_terms(found, data).A},
     ),
-    "SampleProductSum": (
-        lambda data: SampleProductSum(
+    "FirstProductSum": (
+        lambda data: FirstProductSum(
             data.problem,
             np.ascontiguousarray(random_orthonormal(D, 4, np.random.default_rng(1)), data.dtype),
             data.mean + 0.01 * data.size if data.center else None,
@@ -247,7 +247,7 @@ def extreme(size, rng):
 FIRST = {
     "MomentSum": MomentSum,
     "GramSum": GramSum,
-    "SampleProductSum": lambda problem: SampleProductSum(problem, np.eye(D)[:, :4].copy(), np.ones(D), 0, np.eye(D)[4]),
+    "FirstProductSum": lambda problem: FirstProductSum(problem, np.eye(D)[:, :4].copy(), np.ones(D), 0, np.eye(D)[4]),
     "StreamSum": lambda problem: StreamSum(problem, 4, np.random.default_rng(0)),
 }
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import eps, sparse_matrix
-from vrpca.data.first_pass import FirstPass, LargestEntry, Moments, Pair, SampleProductSum, column_moments, first_unit
+from vrpca.data import gram
+from vrpca.data.first_pass import FirstPass, FirstProductSum, LargestEntry, Moments, Pair, column_moments, first_unit
 from vrpca.data.gram import HEAD_ROWS, GramSum, Matrix
 from vrpca.data.open import as_source
 from vrpca.data.stream import Basis, StreamSum
@@ -275,7 +276,7 @@ def accumulators(problem):
     """All that find the moments in ways of their own."""
     d = problem.source.shape[1]
     W, guest = np.eye(d, dtype=problem.source.dtype)[:, :2].copy(), np.eye(d, dtype=problem.source.dtype)[2]
-    return [GramSum(problem), GramSum(problem, in_double=True), SampleProductSum(problem, W, None, 0, guest)]
+    return [GramSum(problem), GramSum(problem, in_double=True), FirstProductSum(problem, W, None, 0, guest)]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -334,12 +335,27 @@ def test_a_row_without_weight_does_not_copy_the_others(kind, rng):
     tracemalloc.stop()
 
 
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+@pytest.mark.parametrize("weightless", [0, 299])
+def test_empty_rows_do_not_set_the_unit(weightless, kind, rng):
+    """Nor do rows without weight. What tells how large numbers are is the first entries of rows that count."""
+    X = np.vstack([np.zeros((300, 300)), rng.standard_normal((500, 300)) * 1e-30]).astype(np.float32)
+    root = np.ones(800)
+    root[weightless] = 0
+    if kind == "csr":
+        assert 2.0**96 < first_unit(sp.csr_array(X), root) < 2.0**101
+    else:  # zeros are entries
+        assert 2.0**96 < first_unit(X[290:], root[290:]) < 2.0**101
+
+
 @pytest.mark.parametrize("row", [0, 1023, 1024, 3999])
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize(("kind", "d"), [("dense", 9), ("dense", 260), ("csr", 60)])
-def test_no_accumulator_overlooks_what_is_not_finite(kind, d, value, weight, row, rng):
-    X = rng.standard_normal((4000, d))
+@pytest.mark.parametrize(("kind", "narrow"), [("dense", gram.NARROW), ("dense", 0), ("csr", gram.NARROW)])
+def test_no_accumulator_overlooks_what_is_not_finite(kind, narrow, value, weight, row, rng, monkeypatch):
+    """A of dense rows is summed up by our kernel or, if there are more columns than that is for, by BLAS."""
+    monkeypatch.setattr(gram, "NARROW", narrow)
+    X = rng.standard_normal((4000, 60))
     if kind == "csr":
         X *= rng.random(X.shape) < 0.05
     X[row, 4] = value
@@ -365,7 +381,7 @@ def test_rows_that_prepared_the_pass_are_counted(rng):
     for size in (1.0, 1e200):  # read once, and read again
         source = Blocks(rng.standard_normal((10, 3)), size * rng.standard_normal((10, 3)))
         problem = as_they_are(source)
-        accumulator = SampleProductSum(problem, np.eye(3)[:, :1].copy(), None, 7, np.eye(3)[1])
+        accumulator = FirstProductSum(problem, np.eye(3)[:, :1].copy(), None, 7, np.eye(3)[1])
         assert received(problem, accumulator).rows_sampled == 7
 
 

@@ -78,7 +78,7 @@ def test_against_numpy(kind, center, scale, weighted, threads, dtype, way, rng, 
 @pytest.mark.parametrize("mean", [1e3, 1e5])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("scale", [False, True])
-@pytest.mark.parametrize("narrow", [0, 200])
+@pytest.mark.parametrize("narrow", [0, gram.NARROW])
 def test_a_large_mean(mean, scale, threads, dtype, narrow, rng, monkeypatch):
     """It cancels before anything is squared: entries lose nothing but what their type has lost."""
     monkeypatch.setattr(gram, "NARROW", narrow)
@@ -87,7 +87,7 @@ def test_a_large_mean(mean, scale, threads, dtype, narrow, rng, monkeypatch):
     np.testing.assert_allclose(A, expected(X, True, scale, None), atol=50 * np.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize("narrow", [0, 200])
+@pytest.mark.parametrize("narrow", [0, gram.NARROW])
 def test_a_large_mean_of_several_parts(narrow, rng, monkeypatch):
     """Each has an origin of its own. Sums move by the difference of what was taken off, to the last bit."""
     monkeypatch.setattr(gram, "NARROW", narrow)

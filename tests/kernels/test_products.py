@@ -344,6 +344,24 @@ def test_float32_gram_of_many_rows_keeps_its_accuracy(threads, rng):
     assert np.linalg.norm(G - exact) < 4 * eps(np.float32) * np.linalg.norm(exact)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_gram_adds_up_millions_of_rows_in_parts(threads):
+    """Sums of two million equal numbers, one by one, are off by 3e-11."""
+    n, x = 2_000_000, 0.1
+    sums = np.zeros((1, 1)), np.zeros(1), np.zeros(1)
+    native.gram(native.dense_rows(np.full((n, 1), x), None, None, None, None, 1.0), *sums, threads)
+    for found, exact in zip(sums, (n * x**2, n * x, n * x**2), strict=True):
+        np.testing.assert_allclose(found.item(), exact, rtol=2e-12)
+
+
+@pytest.mark.parametrize("in_double", [False, True])
+def test_gram_of_no_rows_or_no_columns(in_double):
+    for n, d in ((0, 5), (5, 0), (0, 0)):
+        sums = np.zeros((d, d)), np.zeros(d), np.zeros(d)
+        native.gram(native.dense_rows(np.zeros((n, d), np.float32), None, None, None, None, 1.0), *sums, 2, in_double)
+        assert not any(each.any() for each in sums)
+
+
 @pytest.mark.parametrize("parts", [(False,) * 4, (True,) * 4, (False, True, False, True)])
 @pytest.mark.parametrize("d", [1, 7, 8, 31, 200])
 @pytest.mark.parametrize("threads", [1, 2])

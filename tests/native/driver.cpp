@@ -232,7 +232,7 @@ void test_products(const Case<Rows>& c) {
 template <class T>
 void test_gram(const Case<DenseRows<T>>& c) {
     const i64 side = DISPATCH(gram_side<T>(c.d));
-    auto G = zeros<double>(side * side), sums = zeros<double>(4 * side);
+    auto G = zeros<double>(side * side), sums = zeros<double>(6 * side);
     auto strips = scratch<T>(DISPATCH(gram_room<T>(c.d)));
     DISPATCH(gram(rows_of(c), 0, c.n, G.get(), sums.get(), strips.get()));
     Numbers upper, expected, found, exact;

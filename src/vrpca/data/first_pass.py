@@ -1,7 +1,7 @@
 """What is to be decomposed, and the first pass over it: moments, and whatever a solver wants summed up along with them.
 
 `MomentSum` accumulates mean and variance of every column: weighted, shifted, and safe from overflow. Its subclasses sum
-up more of the same rows: `SampleProductSum` the product of A with a block, `gram.GramSum` the matrix A,
+up more of the same rows: `FirstProductSum` the product of A with the first block, `gram.GramSum` the matrix A,
 `stream.StreamSum` a basis. A solver asks for one of them (`Solver.wants`) and receives its finding in the `FirstPass`.
 """
 
@@ -35,7 +35,6 @@ MEAN_ROUNDING = 1e-12  # relative rounding of means: sums in double precision, w
 CONSTANT = 64 * float(np.finfo(float).eps)  # a deviation below this part of the mean is the rounding of the mean's sum
 FLIPPED = ("column", "row")  # what rows and columns of a block are to the user where it is one of the transpose
 PIECE_ENTRIES = 2**21  # stored entries that are multiplied at a time: enough to be worth a call, 8 MB if dense
-SPARSE_ROWS = 64  # and rows, if that is more: pieces of sparse rows are copies
 
 
 @dataclass(frozen=True)
@@ -366,10 +365,19 @@ def cancellation_of(moments: Moments, inverse: Array | None = None) -> float:
 def first_unit(X: Any, root: Array | None = None) -> float:
     """A power of two that brings the first entries of a block to about 1; rows without weight do not count."""
     if root is not None and not root.all():
-        X = X[np.flatnonzero(root)[: HEAD_ENTRIES // max(1, X.shape[1]) + 1]]
+        X = X[_head_rows(X, root)]
     values = X.data if sp.issparse(X) else X
     head = np.asarray(values).reshape(-1)[:HEAD_ENTRIES]
     return _power_of_two(float(max(head.max(), -head.min())) if head.size else 0.0)
+
+
+def _head_rows(X: Any, root: Array) -> Array:
+    """The first rows that count, as many as have HEAD_ENTRIES entries."""
+    counting = np.flatnonzero(root)
+    if not sp.issparse(X):
+        return counting[: HEAD_ENTRIES // max(1, X.shape[1]) + 1]
+    entries = np.cumsum(np.diff(X.indptr)[counting])
+    return counting[: int(np.searchsorted(entries, HEAD_ENTRIES)) + 1]
 
 
 def _first_factor(X: Any) -> float:
@@ -393,8 +401,8 @@ class Pair(Finding):
     image: Array
 
 
-class SampleProductSum(MomentSum):
-    """Accumulates ``sum w_i (x_i - c) (x_i - c)^T W`` for a block W (d x l) along with the moments.
+class FirstProductSum(MomentSum):
+    """Accumulates ``sum w_i (x_i - c) (x_i - c)^T W`` for the first block W (d x l) along with the moments.
 
     The origin c is a guess of the mean; None if nothing is to be centred. With ``late=True`` products are centred
     instead of rows. `rows_sampled` rows were read to find W. A guest is one more vector that is multiplied along with
@@ -410,9 +418,6 @@ class SampleProductSum(MomentSum):
         super().__init__(problem)
         self.late = late
         self.W, self.origin, self.rows_sampled = aligned_copy(np.column_stack([W, guest])), origin, rows_sampled
-        source = problem.source
-        if source.sparse:  # dense rows are read once for both
-            self.least_rows = max(SPARSE_ROWS, PIECE_ENTRIES * source.shape[0] // max(source.entries, 1))
         self.sum = np.zeros(self.W.shape)  # times the square of the unit
         self.unit: float | None = None
 
@@ -425,12 +430,13 @@ class SampleProductSum(MomentSum):
         root = None if weight is None else np.sqrt(weight)
         U = aligned_zeros(self.W.shape, self.W.dtype)
         self.unit = first_unit(X, root) if self.unit is None else self.unit
-        rows = make_rows(X, None, self.origin, root, None, self.unit, self.late)
+        shift = self.origin if self.origin is not None and self.origin.any() else None
+        rows = make_rows(X, None, shift, root, None, self.unit, self.late)
         moments = weight, self.factor, self.about_zero
         self._merge_moments(*kernels.product_with_moments(rows, self.W, U, *moments, self.n_threads))
         self.sum += U
 
-    def _merge_more(self, other: SampleProductSum) -> None:
+    def _merge_more(self, other: FirstProductSum) -> None:
         if other.unit is not None:
             self.unit = other.unit if self.unit is None else self.unit
             ratio = self.unit / other.unit

@@ -21,11 +21,13 @@ from vrpca.data.source import ArraySum
 from vrpca.threads import in_parallel
 from vrpca.typing import Array
 
-# Columns up to which our kernel is ahead of BLAS (two cores, 32 MB of last-level cache): it takes 0.7 of its time at
-# 300 columns, 0.8 at 784, 0.95 at 1200, and 1.2 at 2000, where the sums of both threads no longer fit the cache.
+# Columns up to which our kernel sums up A, and BLAS beyond. On two cores with 32 MB of last-level cache, it takes 0.7
+# of the time of BLAS at 300 columns, 0.8 at 784, 0.95 at 1200, and 1.2 at 2000, where the sums of both threads do not
+# fit the cache.
 NARROW = 1000
 SPARSE = 0.1  # density below which a product of sparse matrices was cheaper than one of dense blocks
 LEAST_ROWS = 8192  # rows at a time: adding a block's sum costs d^2, whatever the number of its rows
+MOST_SUMMED = 65536  # rows at a time of our kernel: their sums are added up apart, since long chains are rounded more
 HEAD_ROWS = 1024  # first rows, which tell how large numbers are and where their mean is: few enough to cost nothing
 TINY = float(np.finfo(float).tiny)  # takes the place of a total of zero, by which nothing but zeros is divided
 CHUNK_ROWS = 1024  # rows that are squared at a time in double precision
@@ -60,7 +62,7 @@ class GramSum(MomentSum):
         super().__init__(problem)
         self.in_double = in_double  # whether entries are multiplied in double precision, whatever their type
         d = len(self.mean)
-        self.least_rows = rows_at_a_time(d) if problem.source.sparse or d > NARROW else None
+        self.least_rows = rows_at_a_time(d, problem.source.sparse)
         self.second, self.first = np.zeros((d, d)), np.zeros(d)
         self.moved = np.zeros(d)  # what the diagonal gained when sums were moved here from other origins
         self.origin: Array | None = None  # this and the next three are set by the first rows that count
@@ -68,14 +70,18 @@ class GramSum(MomentSum):
 
     def _add_piece(self, X: Any, weight: Array | None) -> None:
         """Our kernel reads the rows once for A and for the moments, if numbers are neither huge nor tiny."""
-        if self.origin is None and self._narrow(
-            X
-        ):  # the first rows tell how large numbers are, and where their mean is
+        if self.origin is None and self._narrow(X):
+            # The first rows tell how large numbers are, and where their mean is.
             super()._add_piece(X[:HEAD_ROWS], None if weight is None else weight[:HEAD_ROWS])
             X, weight = X[HEAD_ROWS:], None if weight is None else weight[HEAD_ROWS:]
-        if self.origin is None or not self._narrow(X) or self.factor != 1.0 or self.unit != 1.0:
+        if X.shape[0] and self._narrow(X) and self.origin is not None and self.factor == self.unit == 1.0:
+            self._add_at_once(X, weight)
+        elif X.shape[0]:
             super()._add_piece(X, weight)
-            return
+
+    def _add_at_once(self, X: Array, weight: Array | None) -> None:
+        """A and the moments of a piece, in one reading. The moments come from sums about the origin."""
+        assert self.origin is not None
         first, squares = self._add_narrow(X, None if weight is None else np.sqrt(weight))
         total = float(X.shape[0] if weight is None else weight.sum())
         mean = np.zeros(len(first)) if self.about_zero else first / max(total, TINY)
@@ -248,9 +254,10 @@ class SquareSum(OfMappedRows, ArraySum):
             yield from in_parallel(self.n_threads, square, lows, [min(lo + step, n) for lo in lows])
 
 
-def rows_at_a_time(d: int) -> int:
-    """The fewest rows that are multiplied at a time."""
-    return max(LEAST_ROWS, d, PIECE_ENTRIES // max(d, 1))
+def rows_at_a_time(d: int, sparse: bool) -> int:
+    """The fewest rows that are multiplied at a time. Our kernel takes dense rows as they are, others are copied."""
+    least = LEAST_ROWS if sparse or d > NARROW else MOST_SUMMED
+    return max(least, d, PIECE_ENTRIES // max(d, 1))
 
 
 def few_entries(X: Any) -> bool:

@@ -21,7 +21,7 @@ from vrpca.data.sampling import draws, passes_of_draws
 from vrpca.data.source import ArraySum, Source, pieces
 from vrpca.data.stream import MappedStream
 from vrpca.errors import DataError
-from vrpca.linalg import CACHE_LINE, aligned_copy, aligned_zeros
+from vrpca.linalg import aligned_zeros
 from vrpca.memory import PADDED, padded_to
 from vrpca.typing import Array, Rng, Where
 
@@ -364,9 +364,7 @@ class ProductSum(OfKernelRows, ArraySum):
     row_sums = ("P",)
 
     def __init__(self, rows: KernelRows, W: Array, n_threads: int, P: Array | None = None, out: Array | None = None):
-        # Rows of W that straddle cache lines make sparse products slower.
-        self.W = W if W.ctypes.data % CACHE_LINE == 0 else aligned_copy(W)
-        self.rows, self.n_threads, self.P = rows, n_threads, P
+        self.rows, self.W, self.n_threads, self.P = rows, W, n_threads, P
         self.out = aligned_zeros(W.shape, W.dtype) if out is None else out
         self.out[...] = 0
 

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from vrpca.data.first_pass import FirstPass, MomentSum, Pair, SampleProductSum
+from vrpca.data.first_pass import FirstPass, FirstProductSum, MomentSum, Pair
 from vrpca.data.stream import ROWS_PER_VECTOR, Basis, StreamSum
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
@@ -228,7 +228,7 @@ class FromSample(Accelerated, Krylov):
         W = W if W0 is None else together(W0[:, : self.width], W)
         guest = rng.standard_normal(d, dtype=W.dtype)
         origin = moments.data_mean if problem.center else None
-        return SampleProductSum(problem, W, origin, fetched, guest, view.map.late)
+        return FirstProductSum(problem, W, origin, fetched, guest, view.map.late)
 
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
         """To start: the sample and the first product, unless the first pass has made them."""
@@ -392,10 +392,14 @@ class Narrow(Accelerated, Solver[NarrowState]):
         wider = self.width + 2 * block
         rows = self.width + max(self._capacity(size.d), min(2 * wider, size.d)) + 4 * block
         rows += 2 * (self.width + 1) if size.guessed else 0
-        columns = padded_to(2 * block + 1, PADDED)
-        kept = rows + 2 * self.width + 2 * columns + self.heard
+        columns, first = padded_to(2 * block + 1, PADDED), block + 1
+        kept = rows + 2 * self.width + 2 * columns + self.heard + 2 * first
         busy = max(columns * v + size.product(columns), (self.heard + STATES * self.width) * v)
-        return {f"a Krylov space of {rows} vectors of length {size.d}": kept * v + busy + small_matrices(rows)}
+        summed = first * (2 * v + SUMMED_BLOCKS * DOUBLE * size.d) + size.product(first)
+        return {
+            f"a Krylov space of {rows} vectors of length {size.d}": kept * v + busy + small_matrices(rows),
+            f"the product of the first block of {first} vectors of length {size.d}": summed,
+        }
 
     def _shrink(self) -> None:
         """Fewer blocks before a restart, and fewer vectors of the witness."""
@@ -407,18 +411,33 @@ class Narrow(Accelerated, Solver[NarrowState]):
         spare = max(keep, NARROW_BLOCKS * block) * self.blocks // NARROW_BLOCKS
         return min(keep + max(spare, LEAST_BLOCKS * block), d)
 
+    def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> MomentSum | None:
+        """The product of a random block with sparse rows. Scales have to be known first, and a guess is wider."""
+        if problem.scale or W0 is not None or not problem.source.sparse:
+            return None
+        d, dtype = problem.source.shape[1], problem.source.dtype
+        W, guest = (rng.standard_normal(shape, dtype=dtype) for shape in ((d, self._block(d)), d))
+        return FirstProductSum(problem, W, np.zeros(d) if problem.center else None, 0, guest)
+
     def passes(self, view: View, first_pass: FirstPass) -> Passes:
-        """To start: as many blocks as it takes to hold the wanted vectors."""
-        return Passes(start=float(self.width // self._block(view.d) + 1), projections=1.0)
+        """To start: as many blocks as it takes to hold the wanted vectors, but for one that is known."""
+        known = isinstance(first_pass.found, Pair)
+        return Passes(start=float(self.width // self._block(view.d) + (0 if known else 1)), projections=1.0)
 
     def _block(self, d: int) -> int:
         return min(NARROW if self.width < MANY else 2 * NARROW, d)
 
     def start(self, view: View, first_pass: FirstPass, rng: Rng, W0: np.ndarray | None = None) -> NarrowState:
-        """Expand a random block until there are enough vectors."""
-        block = self._block(view.d)
-        space = Lanczos(view, self.width, block, self.width + block, self._capacity(view.d), rng, W0)
-        witness = Witness.random(view, rng, most=TRUSTED)
+        """Expand a random block until there are enough vectors. The first pass may know its product."""
+        block, found = self._block(view.d), first_pass.found
+        size = self.width, block, self.width + block, self._capacity(view.d)
+        if isinstance(found, Pair):
+            space = Lanczos(view, *size, rng, Z0=found.W.T)
+            space.expand(view, rng, images=found.U.T)
+            witness = Witness((found.guest,), most=TRUSTED).after(found.image)
+        else:
+            space = Lanczos(view, *size, rng, W0)
+            witness = Witness.random(view, rng, most=TRUSTED)
         while space.size <= self.width and space.pending:
             witness = witness.after(space.expand(view, rng, witness.column))
         return self._state(space, 1, witness)  # however many blocks that took: none has been followed far

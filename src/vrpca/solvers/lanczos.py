@@ -24,11 +24,19 @@ ROUNDING = 8  # times the rounding of products, and |A Z|: shorter residuals are
 class Lanczos:
     """The factorisation. It is empty at first; Z is random, or has the columns of `W0` and a random one.
 
-    It does not keep the view, so that it can be stored without the data.
+    `Z0`, orthonormal rows, is taken for Z as it is. The view is not kept, so that all can be stored without the data.
     """
 
     def __init__(
-        self, view: View, width: int, block: int, keep: int, capacity: int, rng: Rng, W0: np.ndarray | None = None
+        self,
+        view: View,
+        width: int,
+        block: int,
+        keep: int,
+        capacity: int,
+        rng: Rng,
+        W0: np.ndarray | None = None,
+        Z0: np.ndarray | None = None,
     ):
         self.width = width  # Ritz pairs that are wanted
         self.block = block  # rows of Z
@@ -42,8 +50,11 @@ class Lanczos:
         # Rows that `widen` may need: until they are written to, they take no memory.
         rows = max(capacity, 2 * (width + 2 * block)) + 4 * block + (0 if W0 is None else 2 * first)
         self.S = np.empty((rows, view.d), view.dtype)
-        self.pending = 0 if W0 is None else self._guessed(W0)
-        self._fill(rng, max(block, self.pending + 1))
+        if Z0 is None:
+            self.pending = 0 if W0 is None else self._guessed(W0)
+            self._fill(rng, max(block, self.pending + 1))
+        else:
+            self.S[: len(Z0)], self.pending = Z0, len(Z0)
         self.H, self.B = np.zeros((0, 0)), np.zeros((self.pending, 0))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -68,8 +79,10 @@ class Lanczos:
         self.S[: len(V)] = V
         return self._orthonormalise(self.S[:0], self.S[: len(V)])
 
-    def expand(self, view: View, rng: Rng, guest: np.ndarray | None = None) -> np.ndarray | None:
-        """Take Z into S, by one pass; what its product adds to their span is the next Z.
+    def expand(
+        self, view: View, rng: Rng, guest: np.ndarray | None = None, images: np.ndarray | None = None
+    ) -> np.ndarray | None:
+        """Take Z into S, by one pass unless its `images` are known; what they add to their span is the next Z.
 
         Return the image of a guest, which is multiplied along with Z and not taken in.
         """
@@ -77,7 +90,11 @@ class Lanczos:
         if new + self.pending > len(self.S):  # a guess is wider than a block
             self.S = with_room(self.S[:new], new + self.pending)
         S, Z, V = self.S[:new], self.Z, self.S[new : new + self.pending]
-        image = self.images(view, Z, V, guest)
+        image = None
+        if images is None:
+            image = self.images(view, Z, V, guest)
+        else:
+            V[...] = images
         C = np.hstack([self.B, sweep(Z, V, n_threads=threads)[:, : len(Z)]])  # B is what the others see of A Z
         D = sweep(S, V, np.hstack([-C, np.eye(len(V))]), n_threads=threads)
         rounding = ROUNDING * view.rounding * float(np.linalg.norm(C))

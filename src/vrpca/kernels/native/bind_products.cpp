@@ -210,12 +210,12 @@ Moments product_with_moments(const BoundRows<CsrRows<T, I>>& self, const T* W, i
     return about_zero ? squares(self.rows, weight, factor, threads) : moments(self.rows, weight, factor, threads);
 }
 
-// -------------------------------------------------------------------------------------------------------- squares
+// ------------------------------------------------------------------------------------------------------- A itself
 
 // G += the sums of all parts, which have its upper triangle. Rows of G are dealt out to the threads in turns, because
-// later rows of the triangle are shorter. Then the lower triangle is copied from the upper one, square by square.
+// later rows of the triangle are shorter. Then the lower triangle is copied from the upper one, tile by tile.
 void add_triangles(const double* sums, i64 parts, i64 side, i64 d, double* G) {
-    constexpr i64 square = 32;
+    constexpr i64 TILE = 32;
     in_parallel(parts, [&](i64 q) {
         for (i64 i = q; i < d; i += parts)
             for (i64 p = 0; p < parts; p++) {
@@ -225,32 +225,36 @@ void add_triangles(const double* sums, i64 parts, i64 side, i64 d, double* G) {
             }
     });
     in_parallel(parts, [&](i64 q) {
-        for (i64 i0 = q * square; i0 < d; i0 += parts * square)
-            for (i64 j0 = 0; j0 <= i0; j0 += square)
-                for (i64 i = i0; i < std::min(d, i0 + square); i++)
-                    for (i64 j = j0; j < std::min(i, j0 + square); j++) G[i * d + j] = G[j * d + i];
+        for (i64 i0 = q * TILE; i0 < d; i0 += parts * TILE)
+            for (i64 j0 = 0; j0 <= i0; j0 += TILE)
+                for (i64 i = i0; i < std::min(d, i0 + TILE); i++)
+                    for (i64 j = j0; j < std::min(i, j0 + TILE); j++) G[i * d + j] = G[j * d + i];
     });
 }
 
-// G += Z^T Z, first += Z^T r with the row scales r, and squares += those of the columns of Z. Numbers are multiplied in
-// A.
+// Rows of a part, at least: clearing its sums and adding them up takes as long as some 30 rows do.
+constexpr i64 LEAST_GRAM_ROWS = 256;
+
+// G += Z^T Z, first += Z^T r with the row scales r, and squares += those of the columns of Z. A is the type that numbers
+// are multiplied in.
 template <class A, class T>
 void gram(const DenseRows<T>& r, double* G, double* first, double* squares, i64 threads) {
-    const i64 parts = parts_of(r, threads), d = r.d;
-    const i64 side = DISPATCH(gram_side<A>(d)), square = side * side, room = DISPATCH(gram_room<A>(d));
+    const i64 d = r.d, parts = std::max<i64>(1, std::min(parts_of(r, threads), r.n / LEAST_GRAM_ROWS));
+    if (d == 0) return;
+    const i64 side = DISPATCH(gram_side<A>(d)), size = side * side, room = DISPATCH(gram_room<A>(d));
     const auto cut = split(r, parts);
-    auto sums = scratch<double>(parts * square), columns = scratch<double>(parts * 4 * side);
+    auto sums = scratch<double>(parts * size), columns = scratch<double>(parts * 6 * side);
     auto strips = scratch<A>(parts * room);
     in_parallel(parts, [&](i64 p) {
-        double* mine = sums.get() + p * square;
-        std::fill(mine, mine + square, 0.0);
-        DISPATCH(gram(r, cut[p], cut[p + 1], mine, columns.get() + p * 4 * side, strips.get() + p * room));
+        double* mine = sums.get() + p * size;
+        std::fill(mine, mine + size, 0.0);
+        DISPATCH(gram(r, cut[p], cut[p + 1], mine, columns.get() + p * 6 * side, strips.get() + p * room));
     });
     add_triangles(sums.get(), parts, side, d, G);
     for (i64 p = 0; p < parts; p++)
         for (i64 i = 0; i < d; i++) {
-            first[i] += columns[p * 4 * side + i];
-            squares[i] += columns[(p * 4 + 1) * side + i];
+            first[i] += columns[p * 6 * side + i];
+            squares[i] += columns[(p * 6 + 1) * side + i];
         }
 }
 

@@ -45,7 +45,7 @@ Moments moments(const R& r, const double* weight, double factor, i64 threads) {
     return std::move(part[0]);
 }
 
-// The same about zero: means are zero, and M2 has the squares.
+// Moments about zero: means are zero, and M2 has the squares.
 template <class R>
 Moments squares(const R& r, const double* weight, double factor, i64 threads) {
     const i64 parts = parts_of(r, threads), d = r.d;

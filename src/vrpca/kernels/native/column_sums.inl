@@ -21,7 +21,7 @@ struct WeightedRows {
 };
 
 // Adds columns lo..hi of some rows. Where all weights are 1, and the factor is 1 as well, `plain` leaves these
-// multiplications out. The sums are the same.
+// multiplications out.
 template <bool plain, bool shifted, int R, class T>
 inline void add_weighted(const WeightedRows<R, T>& rows, i64 lo, i64 hi, const ColumnSums<T>& sums) {
     static_assert(R % 2 == 0, "rows are added in pairs");

@@ -22,7 +22,7 @@ template <class T>
 constexpr i64 HALF_BROADCAST = STRIP_REGISTERS == 1 ? LANE<T> : REGISTERS >= 32 ? 16 : 12;
 
 // Rows that are copied at a time. Fewer of them would make the additions to G in double more frequent. With more, sums
-// in T would be rounded more, and strips would not stay in the second-level cache.
+// in T would be rounded more, and strips of some hundred columns would not stay in the second-level cache.
 constexpr i64 GRAM_ROWS = 128;
 
 // The columns of Z, padded to whole strips.
@@ -34,11 +34,28 @@ i64 gram_room(i64 d) { return gram_side<T>(d) * GRAM_ROWS; }
 
 // ---------------------------------------------------------------------------------------- rows become strips
 
-// What the kernel has for each column, in double: sums, and the shift and the column scale of the map. All are padded.
+// What the kernel has for each column, in double: the sums of all rows, those of the last GRAM_ROWS rows, and the shift
+// and the column scale of the map. All are padded. One long chain of additions would be rounded more.
 struct GramColumns {
-    double *first, *squares, *shift, *scale;
-    GramColumns(double* room, i64 side)
-        : first(room), squares(room + side), shift(room + 2 * side), scale(room + 3 * side) {}
+    double *all_first, *all_squares, *first, *squares, *shift, *scale;
+    i64 side;
+    template <class T>
+    GramColumns(double* room, i64 side_, i64 d, const RowMap<T>& map)
+        : all_first(room), all_squares(room + side_), first(room + 2 * side_), squares(room + 3 * side_),
+          shift(room + 4 * side_), scale(room + 5 * side_), side(side_) {
+        for (i64 j = 0; j < 4 * side; j++) room[j] = 0;
+        for (i64 j = 0; j < side; j++) {
+            shift[j] = map.shift && j < d ? map.shift[j] : 0;
+            scale[j] = map.col_scale && j < d ? double(map.col_scale[j]) : 1;
+        }
+    }
+    void add_up() const {
+        for (i64 j = 0; j < side; j++) {
+            all_first[j] += first[j];
+            all_squares[j] += squares[j];
+            first[j] = squares[j] = 0;
+        }
+    }
 };
 
 // N numbers in double. They are mapped in double, because a large mean must cancel before the result is rounded.
@@ -192,16 +209,12 @@ void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, double* sums, A* 
     constexpr i64 S = STRIP<A>;
     const i64 d = rows.d, side = gram_side<A>(d);
     const bool half = d - (side - S) <= S / 2;  // whether the last strip has columns in its first half only
-    const GramColumns columns(sums, side);
-    for (i64 j = 0; j < side; j++) {
-        columns.first[j] = columns.squares[j] = 0;
-        columns.shift[j] = rows.map.shift && j < d ? rows.map.shift[j] : 0;
-        columns.scale[j] = rows.map.col_scale && j < d ? double(rows.map.col_scale[j]) : 1;
-    }
+    const GramColumns columns(sums, side, d, rows.map);
     const i64 tiles = side / S * (side / S + 1) / 2, bytes = GRAM_ROWS * d * i64(sizeof(T));
     for (i64 first = lo; first < hi; first += GRAM_ROWS) {
         const i64 count = hi - first < GRAM_ROWS ? hi - first : GRAM_ROWS;
         fill_strips(rows, first, count, columns, strips);
+        columns.add_up();
         NextRows next{rows.X + (first + count) * d, bytes, (bytes / tiles + 63) / 64 * 64, 0};
         constexpr int whole = int(S), wide = int(BROADCAST<A>), narrow = int(HALF_BROADCAST<A>);
         gram_tiles<A, whole, wide>(strips, count, 0, half ? side - S : side, d, next, G);

@@ -8,7 +8,7 @@ from data_cases import Blocks
 
 import vrpca
 from solvers.problems import ChunkedSource, assert_orthonormal, assert_true_answer, with_eigenvalues
-from vrpca.data.first_pass import SampleProductSum
+from vrpca.data.first_pass import FirstProductSum
 from vrpca.data.gram import GramSum
 from vrpca.data.open import as_source
 from vrpca.data.view import Problem, View
@@ -20,7 +20,7 @@ def seen(X, W, origin, weights, threads=2):
     """The view, and the block with its image as the first pass finds them; or None."""
     problem = Problem(as_source(X), weights, origin is not None, False, threads)
     guest = np.linspace(1, 2, len(W)).astype(W.dtype)
-    first_pass = problem.first_pass(SampleProductSum(problem, W, origin, 0, guest))
+    first_pass = problem.first_pass(FirstProductSum(problem, W, origin, 0, guest))
     view = View.of(problem, first_pass.moments)
     return view, view.receive(first_pass).found
 
@@ -72,7 +72,7 @@ def test_first_rows_that_do_not_count(kind, sizes, rng):
     weights = np.r_[np.zeros(100), np.ones(200)]
     problem = Problem(Blocks(*blocks), weights, False, False, 1)
     guest = np.eye(6)[2]
-    sums = GramSum(problem) if kind == "gram" else SampleProductSum(problem, np.eye(6)[:, :2].copy(), None, 0, guest)
+    sums = GramSum(problem) if kind == "gram" else FirstProductSum(problem, np.eye(6)[:, :2].copy(), None, 0, guest)
     first_pass = problem.first_pass(sums)
     view = View.of(problem, first_pass.moments)
     found = view.receive(first_pass).found
