@@ -10,6 +10,7 @@ from data_cases import Blocks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import vrpca
 from helpers import eps, sparse_matrix
 from vrpca.data import gram
 from vrpca.data.first_pass import FirstPass, FirstProductSum, LargestEntry, Moments, Pair, column_moments, first_unit
@@ -129,6 +130,21 @@ def test_a_weightless_outlier_in_the_first_row_costs_no_accuracy(fmt, rng):
     _, mean, variance = two_pass(X[1:])
     np.testing.assert_allclose(found.mean, mean, atol=1e-13)
     np.testing.assert_allclose(found.variance, variance, rtol=1e-10)
+
+
+@pytest.mark.parametrize("fmt", ["dense", "csr"])
+@pytest.mark.parametrize("heavy", [0, 50, 127])
+@pytest.mark.parametrize("weight", [1e-11, 1e-20])
+def test_one_row_may_have_almost_all_weight(weight, heavy, fmt, rng):
+    """The deviations of the others from it count, however little weight they have."""
+    X, weights = rng.standard_normal((128, 3)), np.full(128, weight)
+    weights[heavy] = 1.0
+    found = column_moments(as_source(X if fmt == "dense" else sp.csr_array(X)), weights, 1)
+    exact = weights @ (X - X[heavy]) ** 2 / weights.sum()  # the mean is next to that row
+    np.testing.assert_allclose(found.variance, exact, rtol=1e-8)
+    model = vrpca.pca(X, 3, solver="gram", tol=1e-8, random_state=0, compute_u=False, sample_weight=weights)
+    Z = (X - X[heavy]) * np.sqrt(weights)[:, None]
+    np.testing.assert_allclose(model.s, np.linalg.svd(Z, compute_uv=False) / np.sqrt(weights.sum() / 128), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("fmt", "about_zero"), [("dense", False), ("dense", True), ("csr", False)])

@@ -74,11 +74,14 @@ def row_norms(rows: Rows, norms: Array) -> None:
 
 
 def moments(rows: Rows, weight: Array | None, factor: float, threads: int) -> tuple[float, Array, Array]:
-    """Total weight, weighted mean and weighted sum of squared deviations of ``factor * x``, per column."""
+    """Total weight, weighted mean and weighted sum of squared deviations of ``factor * x``, per column.
+
+    Heavy rows come first: the mean of rows that hardly count could be far from that of all rows.
+    """
     n, d = rows.X.shape
     w = np.ones(n) if weight is None else weight
     total, mean, M2 = 0.0, np.zeros(d), np.zeros(d)
-    for i in range(n):
+    for i in np.argsort(-w, kind="stable"):
         x = factor * rows.x(i)
         if w[i] == 0:
             M2 += 0 * x  # nothing, unless it is not finite

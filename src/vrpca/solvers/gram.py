@@ -45,8 +45,8 @@ MOST_LOST = 200  # ... if squares are no more than this many times as large as t
 # largest one. Up to 0.7 were seen where all eigenvalues are close, with d from 300 to 1400. This is three times that.
 LAPACK_ROUNDING = 2.0
 # Random vectors that tell whether rounding of A is as small as is assumed: the error of A is seen in their products, as
-# large as all of its entries together. It was at most 0.05 of what is assumed, but for data made to deceive. An error of
-# rank one that is as large as is assumed is overlooked once in 2000 times: chi-squared below 4 x 0.125^2.
+# large as all of its entries together. It was at most 0.05 of what is assumed, but for data made to deceive. An error
+# of rank one that is as large as is assumed is overlooked once in 2000 times: chi-squared below 4 x 0.125^2.
 CHECKS, UNEXPECTED = 4, 0.125
 MOST_FAILURE = 0.5  # with more, residuals that all point the same way are no longer the worst case
 # LAPACK has threads for an A that is larger. OpenBLAS keeps them, and a core, busy for 0.1 s after they are done. With

@@ -21,13 +21,20 @@ void row_norms(const Rows& rows, double* norms, typename Rows::T* scratch) {
 
 constexpr int ROWS = 4;  // dense rows that are added at a time
 
+// The row of largest weight, the first of several. Deviations from a row that hardly counts could be much larger than
+// those from the mean.
+inline i64 heaviest(const double* weight, i64 lo, i64 hi) {
+    i64 row = lo;
+    for (i64 i = lo; weight && i < hi; i++)
+        if (weight[i] > weight[row]) row = i;
+    return row;
+}
+
 template <class T>
 ColumnSums<T> empty_sums(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, double factor, double* mean,
                          double* M2) {
-    i64 first = lo;  // deviations are taken from the first row that has a weight
-    while (weight && first + 1 < hi && weight[first] == 0) first++;
     for (i64 j = 0; j < rows.d; j++) mean[j] = M2[j] = 0;
-    return {weight, factor, rows.X + first * rows.d, mean, M2};
+    return {weight, factor, rows.X + heaviest(weight, lo, hi) * rows.d, mean, M2};  // deviations from this row
 }
 
 template <class T>
@@ -49,16 +56,17 @@ void moments(const DenseRows<T>& rows, i64 lo, i64 hi, const double* weight, dou
     *total = sums.total;
 }
 
-// A column's cell has four numbers: its first stored value v0, the weight of its stored values, the sum of v - v0 and
+// A column's cell has four numbers: the stored value v0 that came first, the weight of its stored values, the sum of v - v0 and
 // the sum of (v - v0)^2, both weighted. Side by side they take half a cache line.
 template <class T, class I>
 void moments(const CsrRows<T, I>& rows, i64 lo, i64 hi, const double* weight, double factor, double* mean, double* M2,
              double* cells, double* total) {
-    i64 d = rows.d;
+    const i64 d = rows.d, before = heaviest(weight, lo, hi);  // this row comes before all others
     double W = 0;
     for (i64 s = 0; s < 4 * d; s++) cells[s] = 0;
     for (i64 j = 0; j < d; j++) mean[j] = M2[j] = 0;
-    for (i64 i = lo; i < hi; i++) {
+    for (i64 step = lo; step < hi; step++) {
+        const i64 i = step == lo ? before : step <= before ? step - 1 : step;
         const SparseRow<T, I> x = raw_row(rows, i);
         double w = weight ? weight[i] : 1.0;
         W += w;
