@@ -248,16 +248,17 @@ def test_a_start_that_is_as_wide_as_the_data_is_orthonormal():
 
 @pytest.mark.parametrize(("center", "mean", "passes"), [(False, 0, 2), (True, 0, 2), (True, 0.3, 2), (True, 100, 3)])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_first_pass_multiplies_the_first_block_of_sparse_rows(weighted, center, mean, passes, rng):
+def test_the_first_pass_over_sparse_files_multiplies_the_first_block(weighted, center, mean, passes, rng):
     """Blocks of 4 columns: with the second one, there are more vectors than the 7 of k = 3 and its extra columns.
 
     Where means are large beside the deviations, the product says little about centred rows, and is made again.
     """
-    X = sp.csr_array(rng.standard_normal((900, 200)) * 0.97 ** np.arange(200) + mean)
-    weights = rng.uniform(0.5, 2, 900) if weighted else None
+    X = sp.csr_array(rng.standard_normal((95, 60)) * 0.97 ** np.arange(60) + mean)
+    weights = rng.uniform(0.5, 2, 95) if weighted else None
     options = {"center": center, "sample_weight": weights, "solver": "accelerated", "tol": 1e-10}
-    found = vrpca.svd(X, 3, random_state=0, **options)
+    found = vrpca.svd(X, 3, cost="reading", random_state=0, **options)
     assert found.history[0].passes == passes
+    assert vrpca.svd(X, 3, cost="time", random_state=0, **options).history[0].passes == 3
     s = np.linalg.svd(transformed(X, center, False, weights), compute_uv=False)[:3]
     np.testing.assert_allclose(found.s, s, rtol=1e-9)
     assert_orthonormal(found.Vt)

@@ -412,8 +412,11 @@ class Narrow(Accelerated, Solver[NarrowState]):
         return min(keep + max(spare, LEAST_BLOCKS * block), d)
 
     def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> MomentSum | None:
-        """The product of a random block with sparse rows. Scales have to be known first, and a guess is wider."""
-        if problem.scale or W0 is not None or not problem.source.sparse:
+        """The product of a random block with sparse rows of files; scales have to be known first, and a guess is wider.
+
+        In memory nothing is saved: the moments and the product walk the rows one after the other.
+        """
+        if self.options.cost == "time" or problem.scale or W0 is not None or not problem.source.sparse:
             return None
         d, dtype = problem.source.shape[1], problem.source.dtype
         W, guest = (rng.standard_normal(shape, dtype=dtype) for shape in ((d, self._block(d)), d))
