@@ -174,20 +174,10 @@ inline void gram_tile(const T* const* left, i64 columns, const T* right, i64 cou
     }
 }
 
-// The rows that come next. They are prefetched piece by piece while strips are multiplied, when memory is idle.
-struct NextRows {
-    const void* begin;
-    i64 size, piece, done;  // bytes
-    void prefetch_piece() {
-        if (done < size) prefetch_second(begin, done, piece);
-        done += piece;
-    }
-};
-
 // Products of all columns, `most` at a time, with the first N columns of the strips that begin at the columns from
 // `start` to before `stop`; strips before a column's own are left out.
 template <class T, int N, int most>
-void gram_tiles(const T* strips, i64 count, i64 start, i64 stop, i64 d, NextRows& next, double* G) {
+void gram_tiles(const T* strips, i64 count, i64 start, i64 stop, i64 d, Ahead& ahead, double* G) {
     constexpr i64 S = STRIP<T>;
     const i64 side = gram_side<T>(d);
     for (i64 i = 0; i < d; i += most) {
@@ -198,7 +188,7 @@ void gram_tiles(const T* strips, i64 count, i64 start, i64 stop, i64 d, NextRows
         }
         const i64 columns = side - i < most ? side - i : most, own = i / S * S;
         for (i64 c = own < start ? start : own; c < stop; c += S) {
-            next.prefetch_piece();
+            ahead.ask();
             gram_tile<T, N, most>(left, columns, strips + c * GRAM_ROWS, count, G + i * side + c, side);
         }
     }
@@ -210,15 +200,15 @@ void gram(const DenseRows<T>& rows, i64 lo, i64 hi, double* G, double* sums, A* 
     const i64 d = rows.d, side = gram_side<A>(d);
     const bool half = d - (side - S) <= S / 2;  // whether the last strip has columns in its first half only
     const GramColumns columns(sums, side, d, rows.map);
-    const i64 tiles = side / S * (side / S + 1) / 2, bytes = GRAM_ROWS * d * i64(sizeof(T));
+    constexpr int whole = int(S), wide = int(BROADCAST<A>), narrow = int(HALF_BROADCAST<A>);
+    const i64 tiles = (d + wide - 1) / wide * (side / S + 1) / 2, bytes = GRAM_ROWS * d * i64(sizeof(T));  // about
     for (i64 first = lo; first < hi; first += GRAM_ROWS) {
         const i64 count = hi - first < GRAM_ROWS ? hi - first : GRAM_ROWS;
         fill_strips(rows, first, count, columns, strips);
         columns.add_up();
-        NextRows next{rows.X + (first + count) * d, bytes, (bytes / tiles + 63) / 64 * 64, 0};
-        constexpr int whole = int(S), wide = int(BROADCAST<A>), narrow = int(HALF_BROADCAST<A>);
-        gram_tiles<A, whole, wide>(strips, count, 0, half ? side - S : side, d, next, G);
-        if (half) gram_tiles<A, whole / 2, narrow>(strips, count, side - S, side, d, next, G);
+        Ahead ahead{rows.X + first * d, bytes, (bytes / tiles + 63) / 64 * 64};
+        gram_tiles<A, whole, wide>(strips, count, 0, half ? side - S : side, d, ahead, G);
+        if (half) gram_tiles<A, whole / 2, narrow>(strips, count, side - S, side, d, ahead, G);
     }
 }
 

@@ -41,17 +41,6 @@ i64 product_room(i64 d, i64 l) {
            whole_lines<T>(TILE_ROWS * (LANE<T> + d));
 }
 
-// Asks for the rows of the next tile while this one is multiplied: `step` bytes in every step, so that requests do not
-// have to wait for each other. They come no further than the second-level cache: the first one has this tile.
-struct Ahead {
-    const void* tile;
-    i64 distance, step;
-    void ask() {
-        prefetch_second(tile, distance, step);
-        distance += step;
-    }
-};
-
 // Some entries of the rows of a tile: those in whole registers, and the ends of the rows, which do not fill one.
 template <class T>
 struct Part {

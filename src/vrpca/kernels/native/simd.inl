@@ -44,6 +44,17 @@ inline void prefetch_second(const void* p, i64 distance, i64 size) {
     }
 }
 
+// Asks for the rows that come next while others are multiplied: `step` bytes in every step, so that requests do not have
+// to wait for each other. They come no further than the second-level cache: the first one has what is multiplied.
+struct Ahead {
+    const void* from;
+    i64 distance, step;  // bytes
+    void ask() {
+        prefetch_second(from, distance, step);
+        distance += step;
+    }
+};
+
 // Keeps a number that was loaded in its register. Otherwise gcc may load it once more for every use, where a processor
 // has fewer loads than multiplications to spare. Registers that tests ask for may not exist.
 template <class V>
