@@ -34,7 +34,6 @@ FAR = 10.0
 MEAN_ROUNDING = 1e-12  # relative rounding of means: sums in double precision, with room for many rows
 CONSTANT = 64 * float(np.finfo(float).eps)  # a deviation below this part of the mean is the rounding of the mean's sum
 FLIPPED = ("column", "row")  # what rows and columns of a block are to the user where it is one of the transpose
-PIECE_ENTRIES = 2**21  # stored entries that are multiplied at a time: enough to be worth a call, 8 MB if dense
 
 
 @dataclass(frozen=True)

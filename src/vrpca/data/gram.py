@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vrpca import kernels
-from vrpca.data.first_pass import CANCELS, FAR, PIECE_ENTRIES, Finding, Moments, MomentSum, Problem, first_unit
+from vrpca.data.first_pass import CANCELS, FAR, Finding, Moments, MomentSum, Problem, first_unit
 from vrpca.data.row_map import MappedRows, OfMappedRows, RowMap, make_rows
 from vrpca.data.source import ArraySum
 from vrpca.threads import in_parallel
@@ -27,6 +27,7 @@ from vrpca.typing import Array
 NARROW = 1000
 SPARSE = 0.1  # density below which a product of sparse matrices was cheaper than one of dense blocks
 LEAST_ROWS = 8192  # rows at a time: adding a block's sum costs d^2, whatever the number of its rows
+PIECE_ENTRIES = 2**21  # stored entries that are multiplied at a time: enough to be worth a call, 8 MB if dense
 MOST_SUMMED = 65536  # rows at a time of our kernel: their sums are added up apart, since long chains are rounded more
 HEAD_ROWS = 1024  # first rows, which tell how large numbers are and where their mean is: few enough to cost nothing
 TINY = float(np.finfo(float).tiny)  # takes the place of a total of zero, by which nothing but zeros is divided

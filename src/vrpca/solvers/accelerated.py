@@ -412,9 +412,9 @@ class Narrow(Accelerated, Solver[NarrowState]):
         return min(keep + max(spare, LEAST_BLOCKS * block), d)
 
     def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> MomentSum | None:
-        """The product of a random block with sparse rows of files; scales have to be known first, and a guess is wider.
+        """The product of a random block with sparse rows of files, unless there is a guess, or columns are scaled.
 
-        In memory nothing is saved: the moments and the product walk the rows one after the other.
+        In memory nothing would be saved: the moments and the product walk sparse rows one after the other.
         """
         if self.options.cost == "time" or problem.scale or W0 is not None or not problem.source.sparse:
             return None
