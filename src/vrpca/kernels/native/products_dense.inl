@@ -183,7 +183,7 @@ inline const T* tile_row(const DenseRows<T>& rows, i64 i, T* scratch) {
     return rows.map.late ? raw_row(rows, i).z : row_of(rows, i, scratch).z;
 }
 inline const double* tile_row(const DenseRows<float>& rows, i64 i, double* scratch) {
-    widen(rows, i, 1.0, 0, rows.d, scratch);
+    widen(rows, i, scratch);
     return scratch;
 }
 

@@ -118,25 +118,25 @@ inline void map_row(const DenseRows<T>& rows, i64 i, T* out, const T* next) {
     for (; j < d; j++) out[j] = T(double(x[j]) * (s ? double(s[j]) : 1.0) - b * m[j]);
 }
 
-// out = a (x * s - b m) for `count` entries of row i from column j on, in double: nothing is rounded to float.
+// out = x * s - b m of row i, in double: nothing is rounded to float.
 template <bool scaled, bool shifted>
-inline void widen_entries(const DenseRows<float>& rows, i64 i, double a, i64 j, i64 count, double* out) {
-    const float *x = rows.X + i * rows.d + j, *s = rows.map.col_scale + (scaled ? j : 0);
-    const double *m = rows.map.shift + (shifted ? j : 0), b = row_shift(rows.map, i);
+inline void widen_entries(const DenseRows<float>& rows, i64 i, double* out) {
+    const float *x = rows.X + i * rows.d, *s = rows.map.col_scale;
+    const double *m = rows.map.shift, b = row_shift(rows.map, i);
 #pragma omp simd
-    for (i64 e = 0; e < count; e++) {
+    for (i64 e = 0; e < rows.d; e++) {
         double v = double(x[e]);
         if (scaled) v *= double(s[e]);
         if (shifted) v -= b * m[e];
-        out[e] = a * v;
+        out[e] = v;
     }
 }
-inline void widen(const DenseRows<float>& rows, i64 i, double a, i64 j, i64 count, double* out) {
+inline void widen(const DenseRows<float>& rows, i64 i, double* out) {
     const bool scaled = rows.map.col_scale, shifted = rows.map.shift;
-    if (scaled && shifted) widen_entries<true, true>(rows, i, a, j, count, out);
-    else if (scaled) widen_entries<true, false>(rows, i, a, j, count, out);
-    else if (shifted) widen_entries<false, true>(rows, i, a, j, count, out);
-    else widen_entries<false, false>(rows, i, a, j, count, out);
+    if (scaled && shifted) widen_entries<true, true>(rows, i, out);
+    else if (scaled) widen_entries<true, false>(rows, i, out);
+    else if (shifted) widen_entries<false, true>(rows, i, out);
+    else widen_entries<false, false>(rows, i, out);
 }
 
 template <class T>
