@@ -29,6 +29,7 @@ LAYERS = (
         "minka",
         "threads",
         "typing",
+        "values",
         "progress",
     ),
     ("data",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self, TypeVar, cast
 
 import numpy as np
@@ -36,6 +36,7 @@ from vrpca.options import (
 )
 from vrpca.scores import ScoresOfChunk, scores
 from vrpca.sklearn_callbacks import CallbackSupportMixin, FitTask, with_callbacks
+from vrpca.values import changed
 
 T = TypeVar("T")
 COLUMNS = ("n_features_in_", "feature_names_in_")  # what scikit-learn notes of X before the fit has succeeded
@@ -216,7 +217,7 @@ class _Decomposer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfo
             note_columns(self, X, source)
             task = FitTask(self, X, y)
             options = {name: getattr(self, name) for name in names()} | {"callback": task.joined(self.callback)}
-            request = replace(self._request(source), sample_weight=sample_weight, start=self._start(), compute_u=False)
+            request = changed(self._request(source), sample_weight=sample_weight, start=self._start(), compute_u=False)
             self._store(decompose(request, cast(SolveOptions, options)), source)
         except Interrupted as interrupted:  # the best answer so far is kept, and the caller's loop ends
             self._store(interrupted.decomposition, source)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from vrpca.solvers.accelerated import KEPT
 from vrpca.solvers.base import Solver
 from vrpca.solvers.gram import SINGLE, UNMEASURED, Gram
 from vrpca.solvers.outside import MOST
+from vrpca.values import changed
 
 FIRST_GUESS = 8  # components tried first when a fraction of the variance is asked for
 SMALL_SIDE = 2000  # an A of this size is decomposed whole when a fraction is asked for: LAPACK takes about a second
@@ -180,8 +181,8 @@ def for_source(options: Options, source: Source) -> Options:
     if options.cost != "auto":
         return options
     if source.slow_to_read and source.elsewhere:
-        return replace(options, cost="passes")
-    return replace(options, cost="reading" if source.slow_to_read else "time")
+        return changed(options, cost="passes")
+    return changed(options, cost="reading" if source.slow_to_read else "time")
 
 
 def smallest_limit(options: Options, source: Source, k: int | float, fraction: bool, demand: Demand) -> int:
@@ -215,7 +216,7 @@ def _planned(options: Options, room: Room, name: str, reason: str, task: Task, k
     source, most = room.source, min(room.source.shape)
     count = (most if name == "gram" else min(FIRST_GUESS, most)) if fraction else int(k)
     again = fraction or room.demand.proof  # a run may start from what another one has found
-    room = replace(room, demand=replace(room.demand, k=count, guessed=room.demand.guessed or again))
+    room = changed(room, demand=changed(room.demand, k=count, guessed=room.demand.guessed or again))
     limited = options.memory_limit is not None
     sizes = room.block_sizes(name, limited)
     transpose = room.transposes(name, sizes, limited)
@@ -225,7 +226,7 @@ def _planned(options: Options, room: Room, name: str, reason: str, task: Task, k
         side = SOLVERS["gram"].transposes(source)
         gram = room.choice(_solver(options, room, "gram", side, count), side, choice.block_bytes, choice.proof_products)
         suits = not limited or choice.block_bytes in room.block_sizes("gram", limited)
-        room = replace(room, has_gram=suits and gram.need.bytes <= room.limit)
+        room = changed(room, has_gram=suits and gram.need.bytes <= room.limit)
     worker = choice.solver
     if fraction:  # how many components are needed is not known yet
         worker = _solver(options, room, name, transpose, 1)
@@ -250,7 +251,7 @@ def fitting(plan: Plan, options: Options, k: int) -> Solver:
 
 def _fits(plan: Plan, options: Options, k: int) -> Iterator[Solver]:
     """The solver of a plan for k components, and smaller ones, that fit with blocks of the planned size."""
-    room = replace(plan.room, demand=replace(plan.room.demand, k=k))
+    room = changed(plan.room, demand=changed(plan.room.demand, k=k))
     solver = _solver(options, room, plan.name, plan.transpose, k)
     return (choice.solver for choice in room.choices(solver, plan.transpose, [plan.block_bytes]))
 

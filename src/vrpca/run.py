@@ -29,6 +29,7 @@ from vrpca.solvers.base import Answer, State
 from vrpca.solvers.outside import RandomSearch
 from vrpca.solvers.snapshot import LightSnapshot, retake
 from vrpca.solvers.steps import NO_STEP
+from vrpca.values import changed
 
 PATIENCE = 5  # records at the level of rounding without progress that end a run: a rule of thumb
 LONG_PATIENCE = 20  # the same near that level, where the bound may still creep
@@ -178,11 +179,11 @@ def certificate_of(state: State, k: int, view: View) -> Certificate:
     hidden = state.measured.suboptimality if state.measured is not None and state.measured.k == k else None
     certificate = certify(*found, eps, turned, state.basis, unit=unit, shown=state.shown, hidden=hidden)
     if certificate.kind == "exact" or state.measured is not None:
-        return replace(certificate, ceiling=certificate.mu)
+        return changed(certificate, ceiling=certificate.mu)
     if state.ceiling is None or not state.theta[0] > 0:  # a guess may see nothing of the data
         return certificate
     ceiling = outside_answer(state.theta, state.G, k, state.ceiling)
-    return replace(certificate, ceiling=ceiling / float(state.theta[0]), failure=state.failure)
+    return changed(certificate, ceiling=ceiling / float(state.theta[0]), failure=state.failure)
 
 
 STANDING = tuple(field.name for field in fields(Standing))  # what a run keeps under the same names
@@ -532,7 +533,7 @@ def run(job: Job, W0: np.ndarray | None) -> tuple[Job, Outcome]:
     outcome = with_projections(job, outcome)
     if job.options.solver == "auto":
         event = f"auto: {job.plan.name}, {job.plan.reason}"
-        outcome.history[0] = replace(outcome.history[0], event=event)
+        outcome.history[0] = changed(outcome.history[0], event=event)
     return job, outcome
 
 

@@ -16,6 +16,7 @@ from vrpca import kernels
 from vrpca.data.source import Reduction
 from vrpca.errors import DataError
 from vrpca.typing import Array, Where
+from vrpca.values import changed
 
 # Beyond this, squares of raw entries could overflow or vanish in float32: the unit goes into the column scale then.
 EXTREME_UNIT = 1e12
@@ -92,7 +93,7 @@ class RowMap:
     def normalised(self, unit: float, d: int) -> RowMap:
         """The map with a unit; an extreme one goes into the column scale, and into the shift or the row shift."""
         if 1 / EXTREME_UNIT < unit < EXTREME_UNIT:
-            return replace(self, unit=unit)
+            return changed(self, unit=unit)
         scale = np.full(d, unit) if self.col_scale is None else self.col_scale * unit
         if self.shift is None:
             return replace(self, col_scale=scale, unit=1.0)

@@ -24,6 +24,7 @@ from vrpca.errors import DataError
 from vrpca.linalg import aligned_zeros
 from vrpca.memory import PADDED, padded_to
 from vrpca.typing import Array, Rng, Where
+from vrpca.values import changed
 
 # A deviation below this part of the mean is rounding. The 10 is that of scikit-learn's StandardScaler.
 ROUNDED_TO_CONSTANT = 10 * float(np.finfo(float).eps)
@@ -126,7 +127,7 @@ class View:
         cancellation = cancellation_of(moments, inverse) if problem.center else 1.0
         if not source.sparse:
             late = cancellation <= LATE and row_map.moderate
-            row_map, cancellation = replace(row_map, late=late), cancellation if late else 1.0
+            row_map, cancellation = changed(row_map, late=late), cancellation if late else 1.0
         return cls(source, row_map, frobenius, problem.n_threads, support, diagonal, cancellation, transpose)
 
     @property
@@ -138,11 +139,11 @@ class View:
         """The first pass with what it found in the terms of this view."""
         moments, sums = first_pass.moments, first_pass.sums
         if sums is None or (sums.late and not self.map.late):
-            return replace(first_pass, sums=None)
+            return changed(first_pass, sums=None)
         with np.errstate(over="ignore", invalid="ignore"):
             trace = (self.frobenius * moments.factor) ** 2 / self.n
             found = sums.finding(moments, self.map.col_scale, trace, self.support)
-        return replace(first_pass, found=found, sums=None)
+        return changed(first_pass, found=found, sums=None)
 
     def product(self, W: Array, P: Array | None = None, out: Array | None = None) -> Array:
         """Return ``A W`` by one pass, in `out` if given; `P` (n x l, zeros), if given, receives ``Z W``.

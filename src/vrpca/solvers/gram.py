@@ -6,12 +6,13 @@ few products in double precision. If that is too much, a third pass sums up A in
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
+from scipy.linalg import lapack
 from scipy.special import gammaincinv
 
 from vrpca.certificate import SUMMED, product_error
@@ -53,7 +54,9 @@ MOST_FAILURE = 0.5  # with more, residuals that all point the same way are no lo
 # two threads, LAPACK gains 0.02 s at d = 784, and 0.09 s at 1500.
 LARGE_SIDE = 1000
 FEW = 4  # times as many eigenvectors as are wanted: below d, finding only those is faster (d = 150 to 1500)
-ALL_OF_THEM = 100  # up to this d, finding all of them takes no longer
+ALL_OF_THEM = 100  # up to this d, finding all of them takes no longer in double precision
+NEARLY = 0.5  # of a vector that the others before it must leave: Cholesky-QR loses no digits then
+EVX_ROOM = 67  # vectors of room for LAPACK's reduction: 3, and as many as it may treat at a time (64 at most)
 
 
 class Gram(Solver[Answer]):
@@ -199,7 +202,7 @@ class Checked(NamedTuple):
     images: np.ndarray  # their products with A
 
 
-ANSWER = tuple(field.name for field in fields(Answer))
+ANSWER = {field.name for field in fields(Answer)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +215,7 @@ class GramState(Answer):
 
     def light(self) -> Answer:
         """The state without what measures rounding."""
-        return Answer(**{name: getattr(self, name) for name in ANSWER})
+        return Answer(**{name: value for name, value in vars(self).items() if name in ANSWER})
 
 
 def squared_residuals(
@@ -242,6 +245,18 @@ def chi_squared(count: int, probability: float) -> float:
     return 2 * float(gammaincinv(count / 2, probability))
 
 
+def made_orthonormal(V: np.ndarray) -> np.ndarray | None:
+    """Columns that are nearly orthonormal made so, by Cholesky-QR; None where they are not.
+
+    Inverse iteration in single precision leaves close pairs less than orthonormal.
+    """
+    try:
+        L = np.linalg.cholesky(V.T @ V)
+    except np.linalg.LinAlgError:
+        return None
+    return V @ np.linalg.inv(L).T if L.diagonal().min() > NEARLY else None
+
+
 def leading_vectors(A: np.ndarray, count: int, dtype: np.dtype) -> np.ndarray:
     """Orthonormal eigenvectors of the largest eigenvalues of A, which come first.
 
@@ -250,12 +265,14 @@ def leading_vectors(A: np.ndarray, count: int, dtype: np.dtype) -> np.ndarray:
     of relatively robust representations (evr). Divide and conquer does not; NumPy's call of it is quicker, SciPy's
     takes less memory.
     """
-    d = len(A)
-    if d > ALL_OF_THEM and FEW * count < d:
-        with suppress(scipy.linalg.LinAlgError):
-            few = [d - count, d - 1]
-            _, V = scipy.linalg.eigh(A.astype(dtype, copy=False), subset_by_index=few, driver="evx", check_finite=False)
-            if V.shape[1] == count:  # inverse iteration may leave close pairs less than orthonormal
-                return np.linalg.qr(V[:, ::-1].astype(float))[0]
+    d, single = len(A), dtype == np.float32
+    if FEW * count < d and (single or d > ALL_OF_THEM):
+        solve = lapack.ssyevx if single else lapack.dsyevx
+        upside_down = A.astype(dtype, copy=False).T  # A itself, since it is symmetric, as Fortran stores it
+        _, V, found, _, info = solve(upside_down, range="I", il=d - count + 1, iu=d, lwork=EVX_ROOM * d)
+        if info == 0 and found == count:
+            W = made_orthonormal(V[:, count - 1 :: -1].astype(float))
+            if W is not None:
+                return W
     V = np.linalg.eigh(A)[1] if d <= ALL_OF_THEM else scipy.linalg.eigh(A, driver="evd", check_finite=False)[1]
     return V[:, ::-1][:, :count]
