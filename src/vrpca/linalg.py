@@ -14,6 +14,10 @@ LEAST_PIVOT = 1e-5
 # In units of eps: what rounding the rows of V to their type leaves of products with unit vectors, eps / 2 each, with
 # room for coefficients that are larger than 1. What is left stays, and grows from block to block.
 ORTHOGONAL = 4
+# Nothing has to be measured again if the parts of unit vectors that are taken out are smaller than this, and if the
+# vectors are so even that no combination of them is shorter than this part of the longest: what rounding leaves is then
+# as small as ORTHOGONAL says. Its products with other vectors are smaller than itself by the root of their length.
+SMALL_PART, EVEN = 0.1, 30.0
 
 # In units of eps: columns of Z W shorter than this part of the longest are rounding. What they stand for is lost, which
 # the bound allows for: `STORED` in certificate.py is the same number.
@@ -93,15 +97,29 @@ def orthonormalise(W: Array, rounds: int = 2) -> float:
     return float(longest)
 
 
-def sweep(S: Array, V: Array, K: Array | None = None, *, n_threads: int) -> Array:
+def sweep(S: Array, V: Array, K: Array | None = None, *, n_threads: int, alone: bool = False) -> Array:
     """``V <- K [S; V]`` in place, unless K is None, and ``V [S; V]^T`` of what it became; vectors are rows.
 
-    K may have fewer rows than V; V's other rows are lost then.
+    K may have fewer rows than V; V's other rows are lost then. With `alone`, V is multiplied by itself alone: there are
+    zeros instead of ``V S^T``.
     """
     q = len(V) if K is None else len(K)
-    D = np.empty((q, len(S) + q))
+    D = np.empty((q, q if alone else len(S) + q))
     kernels.sweep(S, None if K is None else np.ascontiguousarray(K), V, D, n_threads)
-    return D
+    return np.hstack([np.zeros((q, len(S))), D]) if alone else D
+
+
+def combinations(K: Array, S: Array, n_threads: int) -> Array:
+    """``K S``: combinations of the rows of S, which are vectors."""
+    q = len(K)
+    out = np.empty((q, S.shape[1]), S.dtype)
+    kernels.sweep(S, np.hstack([K, np.zeros((q, q))]), out, np.empty((q, 0)), n_threads)
+    return out
+
+
+def recombine(M: Array, size: int, T: Array, n_threads: int) -> None:
+    """The first rows of M become ``T^T`` times the first `size` rows, in place."""
+    kernels.sweep(M[:0], np.ascontiguousarray(T.T), M[:size], np.empty((T.shape[1], 0)), n_threads)
 
 
 def orthonormal_rows(S: Array, V: Array, D: Array, shortest: float, n_threads: int) -> tuple[Array, Array, Array]:
@@ -117,9 +135,11 @@ def orthonormal_rows(S: Array, V: Array, D: Array, shortest: float, n_threads: i
     root = np.sqrt(values[there])
     F, T = Y[:, there] * root, (Y[:, there] / root).T
     left = T @ C
-    if np.abs(left).max(initial=0.0) <= ORTHOGONAL * eps:  # orthogonal already: S need not be read
+    largest = np.abs(left).max(initial=0.0)
+    if largest <= ORTHOGONAL * eps:  # orthogonal already: S need not be read
         return C, F, np.hstack([left, sweep(S[:0], V, T, n_threads=n_threads)])
-    return C, F, sweep(S, V, np.hstack([-left, T]), n_threads=n_threads)
+    nothing_lost = largest <= SMALL_PART and root.max() <= EVEN * root.min()
+    return C, F, sweep(S, V, np.hstack([-left, T]), n_threads=n_threads, alone=nothing_lost)
 
 
 def triplets(

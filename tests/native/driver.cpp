@@ -498,8 +498,8 @@ void test_sweep(i64 d, i64 m, i64 b) {
             for (i64 j = 0; j < d; j++) D[a * (m + b) + v] += next[a * d + j] * all[v * d + j];
     auto St = as<T>(S), Vt = as<T>(V), room = scratch<T>(DISPATCH(sweep_size(m, b)));
     auto found = zeros<double>(b * (m + b));
-    std::vector<const T*> pointers(m + b);
-    DISPATCH(sweep(St.get(), m, K.data(), Vt.get(), b, b, d, 0, d, found.get(), room.get(), pointers.data()));
+    std::vector<const T*> pointers(2 * (m + b));
+    DISPATCH(sweep(St.get(), m, K.data(), Vt.get(), b, b, d, 0, d, found.get(), m + b, room.get(), pointers.data()));
     compare<T>("sweep V", Vt, next);
     compare<T>("sweep D", found, D);
 }

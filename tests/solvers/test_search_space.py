@@ -36,7 +36,7 @@ class Matrix:
         self.A = np.asarray(A, float)
         self.d, self.dtype = len(A), np.dtype(dtype)
         self.support = self.A.any(axis=1)
-        self.products = 0
+        self.products, self.n_threads = 0, 1
 
     def product(self, W, *, out):
         self.products += 1

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from vrpca import kernels
 from vrpca.data.source import Source, check_matrix, walk, working_dtype
 from vrpca.data.sparse_parts import canonical, compressed
 from vrpca.errors import DataError, DataTypeError
@@ -193,13 +194,14 @@ class CsrSource(SparseSource):
         if d * least_saving <= LOOK_FOR_EMPTY * X.indices.nbytes:
             return self, None
         used = np.zeros(d, bool)
-        used[X.indices] = True
+        kernels.occurring(X.indices, used)
         kept = np.flatnonzero(used)
         if (d - len(kept)) * least_saving <= X.indices.nbytes:
             return self, None
-        number = np.cumsum(used, dtype=X.indices.dtype)
+        number, indices = np.cumsum(used, dtype=X.indices.dtype), np.empty_like(X.indices)
         number -= 1
-        narrower = CsrSource(sp.csr_array((X.data, number[X.indices], X.indptr), shape=(X.shape[0], len(kept))))
+        kernels.renumbered(X.indices, number, indices)
+        narrower = CsrSource(sp.csr_array((X.data, indices, X.indptr), shape=(X.shape[0], len(kept))))
         narrower.held_bytes, narrower.name = self.held_bytes + X.indices.nbytes, self.name
         return narrower, kept
 

@@ -212,11 +212,26 @@ def combine(alpha: float, S: Array, W: Array, C: Array) -> None:
 
 
 def sweep(S: Array, K: Array | None, V: Array, D: Array, threads: int) -> None:
-    """``V = K [S; V]`` unless K is None; then ``D = V [S; V]^T``. Vectors are rows."""
-    q = len(D)
+    """``V = K [S; V]`` unless K is None; then ``D = V [S; V]^T``, as many of its last columns as D has.
+
+    Vectors are rows. Those whose coefficients in K are zero are not read. D has a column for every vector, for those of
+    V alone, or none.
+    """
+    q, columns = D.shape
     if K is not None:
-        V[:q] = K @ np.vstack([S, V]).astype(float)
-    D[...] = V[:q].astype(float) @ np.vstack([S, V[:q]]).astype(float).T
+        used = K.any(axis=0)
+        V[:q] = K[:, used] @ np.vstack([S, V])[used].astype(float)
+    D[...] = V[:q].astype(float) @ np.vstack([S, V[:q]])[len(S) + q - columns :].astype(float).T
+
+
+def occurring(indices: Array, used: Array) -> None:
+    """``used_j = True`` for all j that occur among the indices."""
+    used[indices] = True
+
+
+def renumbered(indices: Array, numbers: Array, out: Array) -> None:
+    """``out_k = numbers[indices_k]``."""
+    np.take(numbers, indices, out=out)
 
 
 def transpose(W: Array, out: Array) -> None:

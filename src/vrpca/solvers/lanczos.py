@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from vrpca.data.view import View
-from vrpca.linalg import orthonormal_rows, ritz, sweep
+from vrpca.linalg import combinations, orthonormal_rows, recombine, ritz, sweep
 from vrpca.solvers.base import Rng
-from vrpca.solvers.search_space import Images, recombine, support_of, with_room
+from vrpca.solvers.search_space import Images, support_of, with_room
 
 NOISE = 0.01  # if less is left of a unit vector after Gram-Schmidt, it is dropped: two digits are lost at most
 LEVEL = 1e-3  # directions shorter than this part of the longest wait: they would lose as many digits to its rounding
@@ -42,6 +42,7 @@ class Lanczos:
         self.block = block  # rows of Z
         self.keep = keep  # vectors that `shrink` keeps
         self.capacity = capacity  # the most vectors in S
+        self.n_threads = view.n_threads
         self.support, self.order = support_of(view, width)
         self.images = Images()
         self.dropped = 0.0  # length of residuals that were taken for rounding
@@ -86,7 +87,7 @@ class Lanczos:
 
         Return the image of a guest, which is multiplied along with Z and not taken in.
         """
-        old, new, threads = self.size, self.size + self.pending, view.n_threads
+        old, new = self.size, self.size + self.pending
         if new + self.pending > len(self.S):  # a guess is wider than a block
             self.S = with_room(self.S[:new], new + self.pending)
         S, Z, V = self.S[:new], self.Z, self.S[new : new + self.pending]
@@ -95,10 +96,10 @@ class Lanczos:
             image = self.images(view, Z, V, guest)
         else:
             V[...] = images
-        C = np.hstack([self.B, sweep(Z, V, n_threads=threads)[:, : len(Z)]])  # B is what the others see of A Z
-        D = sweep(S, V, np.hstack([-C, np.eye(len(V))]), n_threads=threads)
+        C = np.hstack([self.B, sweep(Z, V, n_threads=self.n_threads)[:, : len(Z)]])  # B is what the others see of A Z
+        D = sweep(S, V, np.hstack([-C, np.eye(len(V))]), n_threads=self.n_threads)
         rounding = ROUNDING * view.rounding * float(np.linalg.norm(C))
-        left, factor, kept = self._orthonormal_levels(new, D, rounding, threads)
+        left, factor, kept = self._orthonormal_levels(new, D, rounding)
         self.dropped = rounding if kept < len(V) else 0.0
         C += left
         H = np.zeros((new, new))
@@ -112,9 +113,7 @@ class Lanczos:
         self.B = B
         return image
 
-    def _orthonormal_levels(
-        self, base: int, D: np.ndarray, shortest: float, threads: int
-    ) -> tuple[np.ndarray, np.ndarray, int]:
+    def _orthonormal_levels(self, base: int, D: np.ndarray, shortest: float) -> tuple[np.ndarray, np.ndarray, int]:
         """Make the rows V behind the first `base` rows S orthonormal, and orthogonal to S: from the longest downwards.
 
         Directions that differ too much in length are taken one level after the other. A Gram matrix alone would lose
@@ -132,15 +131,15 @@ class Lanczos:
             if not long.any():  # what the vectors see of S counts all the same
                 inside = rest @ D[:, :at]
                 return C + inside[:, :base], F + inside[:, base:], at - base
-            left, factor, D = orthonormal_rows(self.S[:at], V, D, max(shortest, LEVEL * lengths[-1]), threads)
-            again, second, D = orthonormal_rows(self.S[:at], V[: len(D)], D, NOISE, threads)
+            left, factor, D = orthonormal_rows(self.S[:at], V, D, max(shortest, LEVEL * lengths[-1]), self.n_threads)
+            again, second, D = orthonormal_rows(self.S[:at], V[: len(D)], D, NOISE, self.n_threads)
             inside = rest @ (left + factor @ again)
             C, F = C + inside[:, :base], np.hstack([F + inside[:, base:], rest @ factor @ second])
             at += len(D)
             if lower is None:
                 return C, F, at - base
             self.S[at : at + len(lower)], rest = lower, rest @ Y[:, ~long]
-            D = sweep(self.S[:at], self.S[at : at + len(lower)], n_threads=threads)
+            D = sweep(self.S[:at], self.S[at : at + len(lower)], n_threads=self.n_threads)
 
     def widen(self, missed: np.ndarray, rng: Rng) -> None:
         """Put another block behind Z: a missed direction, unless it is zero, and random ones. Blocks stay so wide.
@@ -178,9 +177,9 @@ class Lanczos:
 
     def _orthonormalise(self, S: np.ndarray, V: np.ndarray) -> int:
         """Make V orthonormal, and orthogonal to S; return how many rows are left."""
-        D = sweep(S, V, n_threads=1)
+        D = sweep(S, V, n_threads=self.n_threads)
         for _ in range(2):
-            D = orthonormal_rows(S, V[: len(D)], D, NOISE, 1)[2]
+            D = orthonormal_rows(S, V[: len(D)], D, NOISE, self.n_threads)[2]
         return len(D)
 
     @property
@@ -193,18 +192,18 @@ class Lanczos:
         theta, Y = ritz(self.H)
         T = Y[:, : self.keep]
         Z = self.Z
-        recombine(self.S, self.size, T)
+        recombine(self.S, self.size, T, self.n_threads)
         self.size = T.shape[1]  # after a wide guess, there may be fewer than it would keep
         self.H, self.B = np.diag(theta[: self.size]), self.B @ T
         self.Z[...] = Z
 
     def combined(self, Y: np.ndarray) -> np.ndarray:
         """The vectors with these coefficients, as rows."""
-        return np.ascontiguousarray(Y.T, dtype=self.S.dtype) @ self.S[: len(Y)]
+        return combinations(Y.T, self.S[: len(Y)], self.n_threads)
 
     def residuals(self, Y: np.ndarray) -> np.ndarray:
         """Residuals of Ritz vectors with these coefficients, as rows."""
-        return np.ascontiguousarray((self.B @ Y).T, dtype=self.S.dtype) @ self.Z
+        return combinations((self.B @ Y).T, self.Z, self.n_threads)
 
     def pairs(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """All Ritz values; coefficients of the leading vectors in S, and ``R^T R`` of their residuals."""

@@ -184,7 +184,7 @@ class Complement:
 
     def __init__(self, view: View, W: np.ndarray):
         self.view, self.W = view, W
-        self.d, self.dtype, self.support = view.d, view.dtype, view.support
+        self.d, self.dtype, self.support, self.n_threads = view.d, view.dtype, view.support, view.n_threads
 
     def outside(self, V: np.ndarray) -> np.ndarray:
         """V without its part in W's span."""

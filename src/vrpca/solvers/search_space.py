@@ -11,10 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from vrpca import kernels
-from vrpca.linalg import aligned_zeros, ritz
+from vrpca.linalg import aligned_zeros, recombine, ritz
 from vrpca.solvers.base import Rng
 
-CHUNK = 8192  # entries of the vectors that are recombined at a time: 64 rows of float32 take 2 MB
 ROUNDING = 64  # times eps: if less is left of a unit vector after Gram-Schmidt, it is rounding (sqrt(d) at d = 4096)
 CANCELLED = 0.01  # if less is left, Gram-Schmidt is repeated: two digits of orthogonality are lost at most
 INDEPENDENT = 1e4  # times eps: smaller eigenvalues of a Gram matrix leave errors above 1e-4 to the next turn
@@ -27,6 +26,7 @@ class Operator(Protocol):
     d: int
     dtype: np.dtype
     support: np.ndarray | None
+    n_threads: int
 
     def product(self, W: np.ndarray, /, *, out: np.ndarray) -> np.ndarray:
         """``out = A W``."""
@@ -78,6 +78,7 @@ class SearchSpace:
     def __init__(self, operator: Operator, width: int, capacity: int):
         d = operator.d
         self.images = Images()
+        self.n_threads = operator.n_threads
         self.width = width  # Ritz pairs that are wanted; one more is followed, for what it tells of their complement
         self.support, self.order = support_of(operator, width)
         capacity = min(max(capacity, 3 * (width + 1)), d)  # room for the last two blocks and the next one
@@ -144,8 +145,8 @@ class SearchSpace:
 
     def _recombine(self, T: np.ndarray) -> None:
         size, new = self.size, T.shape[1]
-        recombine(self.S, size, T)
-        recombine(self.AS, size, T)
+        recombine(self.S, size, T, self.n_threads)
+        recombine(self.AS, size, T, self.n_threads)
         self.H[:new, :new] = T.T @ self.H[:size, :size] @ T
         self.size = new
         self.theta, self.Y = ritz(self.H[:new, :new])
@@ -203,13 +204,6 @@ def support_of(operator: Operator, width: int) -> tuple[np.ndarray | None, int]:
     """
     order = operator.d if operator.support is None else int(operator.support.sum())
     return (operator.support, order) if order > width else (None, operator.d)
-
-
-def recombine(M: np.ndarray, size: int, T: np.ndarray) -> None:
-    """The first rows of M become ``T^T`` times the first `size` rows, in place."""
-    small = np.ascontiguousarray(T.T, dtype=M.dtype)
-    for at in range(0, M.shape[1], CHUNK):
-        M[: T.shape[1], at : at + CHUNK] = small @ M[:size, at : at + CHUNK]
 
 
 def _unit_rows(Z: np.ndarray, shortest: float) -> tuple[np.ndarray, float]:

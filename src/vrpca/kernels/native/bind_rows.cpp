@@ -72,9 +72,34 @@ void bind_csr(nb::module_& m, const char* name) {
        optional_array("shift"), optional_array("row_scale"), optional_array("row_shift"), "unit"_a);
 }
 
+// Which columns occur, and columns by other numbers.
+template <class I>
+void bind_indices(nb::module_& m) {
+    m.def("occurring", [](Vec<const I> indices, Vec<bool> used) {
+        const i64 count = indices.size();
+        const I* index = indices.data();
+        bool* there = used.data();
+        nb::gil_scoped_release release;
+        require(all_below(index, count, i64(used.size())), "a column index is out of range");
+        for (i64 k = 0; k < count; k++) there[index[k]] = true;
+    }, array("indices"), array("used"));
+
+    m.def("renumbered", [](Vec<const I> indices, Vec<const I> numbers, Vec<I> out) {
+        const i64 count = indices.size();
+        const I *index = indices.data(), *number = numbers.data();
+        I* other = out.data();
+        require(i64(out.size()) == count, "out must be as long as indices");
+        nb::gil_scoped_release release;
+        require(all_below(index, count, i64(numbers.size())), "a column index is out of range");
+        for (i64 k = 0; k < count; k++) other[k] = number[index[k]];
+    }, array("indices"), array("numbers"), array("out"));
+}
+
 }  // namespace
 
 void bind_rows(nb::module_& m) {
+    bind_indices<std::int32_t>(m);
+    bind_indices<std::int64_t>(m);
 #define VRPCA_BIND(Rows) bind_dense<Rows>(m, #Rows);
     VRPCA_EACH_DENSE(VRPCA_BIND)
 #undef VRPCA_BIND

@@ -12,18 +12,18 @@ namespace {
 // depends only on the number of threads. All memory is allocated before, because threads must not throw. A thread gets
 // at least four pieces: with fewer, more threads would help, but waking them and adding up the D would weigh more.
 template <class T>
-void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, double* D, i64 threads) {
+void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, double* D, i64 columns, i64 threads) {
     const i64 piece = DISPATCH(PIECE), pieces = (d + piece - 1) / piece;
     const i64 parts = std::max<i64>(1, std::min<i64>(threads, pieces / 4));
-    const i64 size = q * (m + q);
+    const i64 size = q * columns;
     const i64 room = DISPATCH(sweep_size(m, b));
     std::vector<double> own(size_t(parts * size), 0.0);
     std::vector<T> scratch(size_t(parts * room));
-    std::vector<const T*> rows(size_t(parts * (m + b)));
+    std::vector<const T*> rows(size_t(parts * 2 * (m + b)));
     in_parallel(parts, [&](i64 p) {
         const i64 lo = pieces * p / parts * piece, hi = std::min(d, pieces * (p + 1) / parts * piece);
-        DISPATCH(sweep(S, m, K, V, b, q, d, lo, hi, own.data() + p * size, scratch.data() + p * room,
-                       rows.data() + p * (m + b)));
+        DISPATCH(sweep(S, m, K, V, b, q, d, lo, hi, own.data() + p * size, columns, scratch.data() + p * room,
+                       rows.data() + p * 2 * (m + b)));
     });
     std::fill(D, D + size, 0.0);
     for (i64 p = 0; p < parts; p++)
@@ -33,13 +33,14 @@ void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, double
 template <class T>
 void bind_vectors(nb::module_& m) {
     m.def("sweep", [](Mat<const T> S, OptMat<const double> K, Mat<T> V, Mat<double> D, i64 threads) {
-        i64 s = S.shape(0), d = S.shape(1), b = V.shape(0), q = D.shape(0);
+        i64 s = S.shape(0), d = S.shape(1), b = V.shape(0), q = D.shape(0), columns = D.shape(1);
         require(i64(V.shape(1)) == d, "S and V must have rows of the same length");
         require(K ? i64(K->shape(0)) == q && i64(K->shape(1)) == s + b && q <= b : q == b,
                 "K must have a row for every row of D and a column for every row of S and V");
-        require(i64(D.shape(1)) == s + q, "D must have a column for every vector");
+        require(columns == s + q || columns == q || columns == 0,
+                "D must have a column for every vector, for those of V alone, or none");
         nb::gil_scoped_release release;
-        sweep(S.data(), s, K ? K->data() : nullptr, V.data(), b, q, d, D.data(), threads);
+        sweep(S.data(), s, K ? K->data() : nullptr, V.data(), b, q, d, D.data(), columns, threads);
     }, array("S"), optional_array("K"), array("V"), array("D"), "threads"_a);
 
     m.def("transpose", [](Rowwise<const T> W, Rowwise<T> out) {

@@ -9,9 +9,17 @@
 namespace vrpca {
 namespace VRPCA_ISA {
 
-// out_i = sum over r < n of k[4 r + i] row_r, for R vectors out_i of `count` entries.
+// Asks for what lies `distance` entries after p, in the next piece, if there is a distance. A register takes a cache line
+// or less. The vectors lie far apart, so that the processor's own prefetcher sees many short walks.
+template <class T>
+inline void ask_ahead(const T* p, i64 distance) {
+    if (distance) prefetch_second(p, distance * i64(sizeof(T)), 1);
+}
+
+// out_i = sum over r < n of k[4 r + i] row_r, for R vectors out_i of `count` entries. Meanwhile it asks for what lies
+// `distance` entries ahead.
 template <int R, class T>
-inline void combine_rows(const T* const* rows, i64 n, i64 count, const T* k, T* const* out) {
+inline void combine_rows(const T* const* rows, i64 n, i64 count, const T* k, T* const* out, i64 distance) {
     using L = Lanes<T, REGISTER>;
     constexpr i64 lane = LANE<T>;
     i64 j = 0;
@@ -19,6 +27,8 @@ inline void combine_rows(const T* const* rows, i64 n, i64 count, const T* k, T* 
         typename L::V low[R] = {}, high[R] = {};
         for (i64 r = 0; r < n; r++) {
             const auto x0 = L::get(rows[r] + j), x1 = L::get(rows[r] + j + lane);
+            ask_ahead(rows[r] + j, distance);
+            ask_ahead(rows[r] + j + lane, distance);
             for (int i = 0; i < R; i++) {
                 low[i] += k[4 * r + i] * x0;
                 high[i] += k[4 * r + i] * x1;
@@ -37,9 +47,10 @@ inline void combine_rows(const T* const* rows, i64 n, i64 count, const T* k, T* 
         }
 }
 
-// D_ic += a_i . b_c for R vectors a_i and C vectors b_c. Rows of D are ld apart.
+// D_ic += a_i . b_c for R vectors a_i and C vectors b_c. Rows of D are ld apart. Meanwhile it asks for what lies
+// `distance` entries ahead in the vectors b_c.
 template <int R, int C, class T>
-inline void dot_rows(const T* const* a, const T* const* b, i64 count, double* D, i64 ld) {
+inline void dot_rows(const T* const* a, const T* const* b, i64 count, double* D, i64 ld, i64 distance) {
     using L = Lanes<T, REGISTER>;
     constexpr i64 lane = LANE<T>;
     typename L::V sum[R][C] = {};
@@ -49,6 +60,7 @@ inline void dot_rows(const T* const* a, const T* const* b, i64 count, double* D,
         for (int i = 0; i < R; i++) x[i] = L::get(a[i] + j);
         for (int c = 0; c < C; c++) {
             const auto y = L::get(b[c] + j);
+            ask_ahead(b[c] + j, distance);
             for (int i = 0; i < R; i++) sum[i][c] += x[i] * y;
         }
     }
@@ -71,22 +83,29 @@ inline void by_fours(i64 q, F&& f) {
     if (q - i == 1) f.template run<1>(i);
 }
 
-// V = K rows.
+// V = K rows. Rows whose coefficients are all zero are not read.
 template <class T>
 struct Combine {
     const T* const* rows;
     i64 n, count;
     const double* K;
     T *coefficients, *V;
-    i64 d;
+    i64 d, distance;
+    const T** used;
     template <int R>
     void run(i64 i) {
         T* out[R];
-        for (int s = 0; s < R; s++) {
-            out[s] = V + (i + s) * d;
-            for (i64 r = 0; r < n; r++) coefficients[4 * r + s] = T(K[(i + s) * n + r]);
+        for (int s = 0; s < R; s++) out[s] = V + (i + s) * d;
+        i64 u = 0;
+        for (i64 r = 0; r < n; r++) {
+            bool counts = false;
+            for (int s = 0; s < R; s++) {
+                coefficients[4 * u + s] = T(K[(i + s) * n + r]);
+                counts |= K[(i + s) * n + r] != 0;
+            }
+            if (counts) used[u++] = rows[r];
         }
-        combine_rows<R>(rows, n, count, coefficients, out);
+        combine_rows<R>(used, u, count, coefficients, out, i == 0 ? distance : 0);
     }
 };
 
@@ -96,34 +115,35 @@ struct Dots {
     const T* const* rows;
     i64 n, count;
     const T* V;
-    i64 d;
+    i64 d, distance;
     double* D;
     template <int R>
     void run(i64 i) {
         const T* a[R];
         for (int s = 0; s < R; s++) a[s] = V + (i + s) * d;
         i64 c = 0;
-        for (; c + 2 <= n; c += 2) dot_rows<R, 2>(a, rows + c, count, D + i * n + c, n);
-        if (c < n) dot_rows<R, 1>(a, rows + c, count, D + i * n + c, n);
+        const i64 ahead = i == 0 ? distance : 0;
+        for (; c + 2 <= n; c += 2) dot_rows<R, 2>(a, rows + c, count, D + i * n + c, n, ahead);
+        if (c < n) dot_rows<R, 1>(a, rows + c, count, D + i * n + c, n, ahead);
     }
 };
 
 template <class T>
-void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, i64 lo, i64 hi, double* D,
+void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, i64 lo, i64 hi, double* D, i64 columns,
            T* scratch, const T** rows) {
     T *copy = scratch, *coefficients = copy + b * PIECE;
     for (i64 at = lo; at < hi; at += PIECE) {
-        const i64 count = hi - at < PIECE ? hi - at : PIECE;
+        const i64 count = hi - at < PIECE ? hi - at : PIECE, distance = hi - at > PIECE ? PIECE : 0;
         for (i64 s = 0; s < m; s++) rows[s] = S + s * d + at;
         if (K) {
             for (i64 i = 0; i < b; i++) {
                 rows[m + i] = copy + i * PIECE;
                 __builtin_memcpy(copy + i * PIECE, V + i * d + at, std::size_t(count) * sizeof(T));
             }
-            by_fours(q, Combine<T>{rows, m + b, count, K, coefficients, V + at, d});
+            by_fours(q, Combine<T>{rows, m + b, count, K, coefficients, V + at, d, distance, rows + m + b});
         }
         for (i64 i = 0; i < q; i++) rows[m + i] = V + i * d + at;
-        by_fours(q, Dots<T>{rows, m + q, count, V + at, d, D});
+        if (columns) by_fours(q, Dots<T>{rows + m + q - columns, columns, count, V + at, d, distance, D});
     }
 }
 
@@ -143,7 +163,7 @@ void transpose(const T* W, i64 rows, i64 columns, i64 ldW, T* out, i64 ld) {
 }
 
 #define VRPCA_INSTANTIATE(T)                                                                                     \
-    template void sweep(const T*, i64, const double*, T*, i64, i64, i64, i64, i64, double*, T*, const T**);      \
+    template void sweep(const T*, i64, const double*, T*, i64, i64, i64, i64, i64, double*, i64, T*, const T**); \
     template void transpose(const T*, i64, i64, i64, T*, i64);
 VRPCA_INSTANTIATE(float)
 VRPCA_INSTANTIATE(double)
