@@ -127,12 +127,53 @@ def test_sweep_sums_long_float32_vectors_in_double(rng):
 
 
 @settings(max_examples=60)
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 2500),
+    st.integers(0, 9),
+    st.integers(1, 6),
+    st.sampled_from(["V alone", "none"]),
+    st.sampled_from(DTYPES),
+    st.sampled_from((1, 2)),
+)
+def test_sweep_without_products_that_nobody_wants(seed, d, m, b, wanted, dtype, threads):
+    S, V = matrices(seed, dtype, (m, d), (b, d))
+    (K,) = matrices(seed + 1, float, (b, m + b))
+    columns = b if wanted == "V alone" else 0
+    twin, found, whole = V.copy(), np.full((b, columns), np.nan), np.empty((b, m + b))
+    native.sweep(S, K, V, found, threads)
+    native.sweep(S, K, twin, whole, threads)
+    np.testing.assert_array_equal(V, twin)
+    np.testing.assert_array_equal(found, whole[:, m + b - columns :])
+
+
+@pytest.mark.parametrize("kernels", [native, reference], ids=["native", "reference"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sweep_reads_no_vector_whose_coefficients_are_zero(kernels, dtype, rng):
+    S = rng.standard_normal((7, 3000)).astype(dtype)
+    V, K, D = np.full((6, 3000), np.nan, dtype), np.zeros((6, 13)), np.empty((6, 0))
+    K[:, [0, 4, 5]] = rng.standard_normal((6, 3))
+    expected = K[:, [0, 4, 5]] @ S[[0, 4, 5]].astype(float)
+    S[[1, 2, 3, 6]] = np.nan
+    kernels.sweep(S, K, V, D, 2)
+    np.testing.assert_allclose(V, expected, rtol=20 * eps(dtype), atol=20 * eps(dtype))
+
+
+@pytest.mark.parametrize("shape", [(8, 30_000), (30_000, 5), (400, 300)])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_transpose_on_several_threads(shape, threads, rng):
+    W, out = rng.standard_normal(shape), np.full(shape[::-1], np.nan)
+    native.transpose(W, out, threads)
+    np.testing.assert_array_equal(out, W.T)
+
+
+@settings(max_examples=60)
 @given(st.integers(0, 40), st.integers(0, 40), st.sampled_from(DTYPES))
 def test_transpose(rows, columns, dtype):
     (W,) = matrices(0, dtype, (rows, columns))
     for part in (slice(0, columns), slice(columns // 3, columns - columns // 4)):  # all columns, and some of them
         out = np.full((part.stop - part.start, rows + 3), np.nan, dtype)
-        native.transpose(W[:, part], out[:, 1 : 1 + rows])
+        native.transpose(W[:, part], out[:, 1 : 1 + rows], 2)
         np.testing.assert_array_equal(out[:, 1 : 1 + rows], W[:, part].T)
         assert np.isnan(out[:, 0]).all() and np.isnan(out[:, 1 + rows :]).all()
 
@@ -142,7 +183,7 @@ def valid():
     W, U, S = (rng.standard_normal((6, c)) for c in (3, 3, 2))
     return {
         "sweep": [W, rng.standard_normal((6, 12)), U[:, ::-1].copy(), np.zeros((6, 12)), 1],
-        "transpose": [W, np.zeros((3, 6))],
+        "transpose": [W, np.zeros((3, 6)), 1],
         "cross": [W, U, np.zeros((3, 3))],
         "residual_gram": [W, U, np.ones(3), np.zeros((3, 3))],
         "combine": [1.0, S, W, rng.standard_normal((3, 2))],

@@ -234,7 +234,7 @@ def renumbered(indices: Array, numbers: Array, out: Array) -> None:
     np.take(numbers, indices, out=out)
 
 
-def transpose(W: Array, out: Array) -> None:
+def transpose(W: Array, out: Array, threads: int) -> None:
     """``out = W^T``."""
     out[...] = W.T
 

@@ -53,18 +53,18 @@ class Images:
         if self.W.shape != (d, columns) or self.W.dtype != Z.dtype or self.count != count:
             self.W, self.U = (aligned_zeros((d, columns), Z.dtype) for _ in range(2))
             self.count = count
-        transpose_into(self.W[:, :count], Z)
+        transpose_into(self.W[:, :count], Z, operator.n_threads)
         if guest is not None:
             self.W[:, count] = guest
         operator.product(self.W, out=self.U)
-        transpose_into(out, self.U[:, :count])
+        transpose_into(out, self.U[:, :count], operator.n_threads)
         return None if guest is None else self.U[:, count].copy()
 
 
-def transpose_into(out: np.ndarray, W: np.ndarray) -> None:
+def transpose_into(out: np.ndarray, W: np.ndarray, n_threads: int) -> None:
     """``out = W^T``."""
     if W.strides[1] == W.itemsize:
-        kernels.transpose(W, out)
+        kernels.transpose(W, out, n_threads)
     else:
         out[...] = W.T
 

@@ -183,7 +183,7 @@ class ColumnarFile(DenseFile):
         stage = self.own.stage[:size].reshape(out.shape[::-1])
         for row, column in zip(stage, columns, strict=True):
             row[...] = column[where]
-        kernels.transpose(stage, out)
+        kernels.transpose(stage, out, 1)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

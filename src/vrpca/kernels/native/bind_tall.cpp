@@ -30,6 +30,22 @@ void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, double
         for (i64 e = 0; e < size; e++) D[e] += own[size_t(p * size + e)];
 }
 
+// Numbers that a thread transposes, at least: waking it takes as long.
+constexpr i64 LEAST_TRANSPOSED = 1 << 15;
+
+// Every thread transposes a part of the longer side.
+template <class T>
+void transpose(const T* W, i64 rows, i64 columns, i64 ldW, T* out, i64 ld, i64 threads) {
+    const i64 parts = std::max<i64>(1, std::min<i64>(threads, rows * columns / LEAST_TRANSPOSED));
+    const bool tall = rows > columns;
+    const i64 side = tall ? rows : columns;
+    in_parallel(parts, [&](i64 p) {
+        const i64 lo = side * p / parts, count = side * (p + 1) / parts - lo;
+        if (tall) DISPATCH(transpose(W + lo * ldW, count, columns, ldW, out + lo, ld));
+        else DISPATCH(transpose(W + lo, rows, count, ldW, out + lo * ld, ld));
+    });
+}
+
 template <class T>
 void bind_vectors(nb::module_& m) {
     m.def("sweep", [](Mat<const T> S, OptMat<const double> K, Mat<T> V, Mat<double> D, i64 threads) {
@@ -43,13 +59,13 @@ void bind_vectors(nb::module_& m) {
         sweep(S.data(), s, K ? K->data() : nullptr, V.data(), b, q, d, D.data(), columns, threads);
     }, array("S"), optional_array("K"), array("V"), array("D"), "threads"_a);
 
-    m.def("transpose", [](Rowwise<const T> W, Rowwise<T> out) {
+    m.def("transpose", [](Rowwise<const T> W, Rowwise<T> out, i64 threads) {
         i64 rows = W.shape(0), columns = W.shape(1);
         require(i64(out.shape(0)) == columns && i64(out.shape(1)) == rows, "out must have the shape of W^T");
         require(!W.size() || (W.stride(1) == 1 && out.stride(1) == 1), "rows must be contiguous");
         nb::gil_scoped_release release;
-        DISPATCH(transpose(W.data(), rows, columns, i64(W.stride(0)), out.data(), i64(out.stride(0))));
-    }, array("W"), array("out"));
+        transpose(W.data(), rows, columns, i64(W.stride(0)), out.data(), i64(out.stride(0)), threads);
+    }, array("W"), array("out"), "threads"_a);
 }
 
 template <class T>
