@@ -237,3 +237,18 @@ def test_vectors_of_small_singular_values_are_kept_down_to_rounding(rng):
     V, norms = random_orthonormal(300, 3, rng), np.array([1.0, 1e-2, 2e-5])
     _, _, Vt = triplets(np.eye(3, dtype=np.float32), (V * norms).astype(np.float32), norms, 3, True, False)
     np.testing.assert_allclose(np.abs((Vt @ V).diagonal()), 1, atol=32 * np.finfo(np.float32).eps)
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("part", [1e-6, 1e-4, 1e-2, 0.5])
+@pytest.mark.parametrize("ratio", [1.0, 5.0, 3000.0])
+def test_what_is_not_measured_again_is_rounding(dtype, part, ratio):
+    """The products that a round of orthonormalisation returns are those of its vectors, measured or not."""
+    rng = np.random.default_rng(0)
+    both = np.ascontiguousarray(np.linalg.qr(rng.standard_normal((2000, 44)))[0].T)
+    S, V = both[:40].astype(dtype), np.geomspace(1, 1 / ratio, 4)[:, None] * both[40:]
+    V = (V + part / ratio * rng.standard_normal((4, 40)) / 6 @ both[:40]).astype(dtype)
+    D = sweep(S, V, n_threads=2)
+    _, _, D = orthonormal_rows(S, V, D, 1e-6, 2)
+    np.testing.assert_allclose(D, V.astype(float) @ np.vstack([S, V]).astype(float).T, atol=8 * eps(dtype))

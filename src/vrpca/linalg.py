@@ -14,10 +14,12 @@ LEAST_PIVOT = 1e-5
 # In units of eps: what rounding the rows of V to their type leaves of products with unit vectors, eps / 2 each, with
 # room for coefficients that are larger than 1. What is left stays, and grows from block to block.
 ORTHOGONAL = 4
-# Nothing has to be measured again if the parts of unit vectors that are taken out are smaller than this, and if the
-# vectors are so even that no combination of them is shorter than this part of the longest: what rounding leaves is then
-# as small as ORTHOGONAL says. Its products with other vectors are smaller than itself by the root of their length.
-SMALL_PART, EVEN = 0.1, 30.0
+# Products need not be measured again if the parts that are taken out of unit vectors are smaller than SMALL_PART, and
+# if no combination of the vectors is shorter than the longest one by more than EVEN times. What S lacks in
+# orthogonality counts in proportion to the parts, and the rounding of their products in proportion to the ratio. With
+# these numbers, S was as orthogonal as if everything were measured, over 144 spaces of sparse matrices with columns of
+# size j^-1 to j^-8. With 0.1 and 30, it was less so by a sixth on average, and by half at worst (float32).
+SMALL_PART, EVEN = 1e-3, 10.0
 
 # In units of eps: columns of Z W shorter than this part of the longest are rounding. What they stand for is lost, which
 # the bound allows for: `STORED` in certificate.py is the same number.
