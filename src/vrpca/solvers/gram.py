@@ -260,16 +260,16 @@ def made_orthonormal(V: np.ndarray) -> np.ndarray | None:
 def leading_vectors(A: np.ndarray, count: int, dtype: np.dtype) -> np.ndarray:
     """Orthonormal eigenvectors of the largest eigenvalues of A, which come first.
 
-    Where A is not small, bisection and inverse iteration find a few of them faster, in this type: single precision is
-    enough for an A that has no more. Among equal eigenvalues they may fail, or find too few; so does LAPACK's method
+    Bisection and inverse iteration find a few of them faster, in this type, unless A is small and in double precision.
+    Single precision is enough for an A that has no more. Among equal eigenvalues they may fail, or find too few; so does LAPACK's method
     of relatively robust representations (evr). Divide and conquer does not; NumPy's call of it is quicker, SciPy's
     takes less memory.
     """
     d, single = len(A), dtype == np.float32
     if FEW * count < d and (single or d > ALL_OF_THEM):
         solve = lapack.ssyevx if single else lapack.dsyevx
-        upside_down = A.astype(dtype, copy=False).T  # A itself, since it is symmetric, as Fortran stores it
-        _, V, found, _, info = solve(upside_down, range="I", il=d - count + 1, iu=d, lwork=EVX_ROOM * d)
+        columns = A.astype(dtype, copy=False).T  # A itself, since it is symmetric, in the order that LAPACK takes
+        _, V, found, _, info = solve(columns, range="I", il=d - count + 1, iu=d, lwork=EVX_ROOM * d)
         if info == 0 and found == count:
             W = made_orthonormal(V[:, count - 1 :: -1].astype(float))
             if W is not None:
