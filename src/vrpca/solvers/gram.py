@@ -261,9 +261,9 @@ def leading_vectors(A: np.ndarray, count: int, dtype: np.dtype) -> np.ndarray:
     """Orthonormal eigenvectors of the largest eigenvalues of A, which come first.
 
     Bisection and inverse iteration find a few of them faster, in this type, unless A is small and in double precision.
-    Single precision is enough for an A that has no more. Among equal eigenvalues they may fail, or find too few; so does LAPACK's method
-    of relatively robust representations (evr). Divide and conquer does not; NumPy's call of it is quicker, SciPy's
-    takes less memory.
+    Single precision is enough for an A that has no more. Among equal eigenvalues they may fail, or find too few; so
+    does LAPACK's method of relatively robust representations (evr). Divide and conquer does not; NumPy's call of it is
+    quicker, SciPy's takes less memory.
     """
     d, single = len(A), dtype == np.float32
     if FEW * count < d and (single or d > ALL_OF_THEM):
