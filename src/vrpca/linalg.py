@@ -18,7 +18,7 @@ ORTHOGONAL = 4
 # if no combination of the vectors is shorter than the longest one by more than EVEN times. What S lacks in
 # orthogonality counts in proportion to the parts, and the rounding of their products in proportion to the ratio. With
 # these numbers, S was as orthogonal as if everything were measured, over 144 spaces of sparse matrices with columns of
-# size j^-1 to j^-8. With 0.1 and 30, it was less so by a sixth on average, and by half at worst (float32).
+# size j^-1 to j^-8. With 0.1 and 30, its error was a sixth larger on average, and twice as large at worst (float32).
 SMALL_PART, EVEN = 1e-3, 10.0
 
 # In units of eps: columns of Z W shorter than this part of the longest are rounding. What they stand for is lost, which
