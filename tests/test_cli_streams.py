@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+
+from vrpca.cli import stdin
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +69,21 @@ def test_nothing_is_kept_of_stdin_after_a_signal(places, table, number):
     assert process.wait(60) == 128 + number
     process.stdin.close()
     assert [list(folder.iterdir()) for folder in places] == [[], []]
+
+
+def test_nothing_is_kept_of_stdin_if_a_signal_comes_as_its_folder_is_made(tmp_path, monkeypatch):
+    make = os.mkdir
+
+    def make_and_interrupt(folder, mode):
+        make(folder, mode)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1,2\n")))
+    monkeypatch.setattr(os, "mkdir", make_and_interrupt)
+    with pytest.raises(KeyboardInterrupt), stdin.AFTERWARDS:
+        stdin.from_stdin()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a POSIX shell")

@@ -5,6 +5,7 @@ The file, and what it is converted to, are removed when the command ends.
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import sys
 import tempfile
@@ -31,15 +32,31 @@ def from_stdin() -> str:
     """Copy stdin to a file, and return its name. What has no mark of its own is taken for CSV."""
     if sys.stdin is None or sys.stdin.isatty():
         raise DataError("DATA is -, but nothing is piped to stdin: pipe data in, or name a file.")
-    folder = AFTERWARDS.enter_context(tempfile.TemporaryDirectory(prefix="vrpca-stdin-"))
-    AFTERWARDS.enter_context(kept_beside(Path(folder)))
+    folder = _temporary_folder()
+    AFTERWARDS.enter_context(kept_beside(folder))
     stream = sys.stdin.buffer
     start = stream.read(START)
     if not start:
         raise DataError("stdin is empty: pipe data in, or name a file.")
     suffix = next((suffix for mark, suffix in MAGIC.items() if start.startswith(mark)), ".csv")
-    path = Path(folder) / f"stdin{suffix}"
+    path = folder / f"stdin{suffix}"
     with path.open("wb") as file:
         file.write(start)
         shutil.copyfileobj(stream, file)
     return str(path)
+
+
+def _temporary_folder() -> Path:
+    """Make a folder that is removed when the command ends.
+
+    Its removal is arranged before it is made: a signal in between leaves nothing behind.
+    """
+    folder = Path(tempfile.gettempdir()) / f"vrpca-stdin-{secrets.token_hex(8)}"
+    AFTERWARDS.callback(_remove, folder)
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
