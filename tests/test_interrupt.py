@@ -233,6 +233,22 @@ def test_at_any_line_of_a_step(name):
         check_case(caught.value.decomposition, name)
 
 
+def test_at_every_line_of_a_restart(monkeypatch):
+    """A restart of block Lanczos overwrites the vectors that the last state is combined of."""
+    name, counts, options = "accelerated, narrow", [], {"max_passes": 12, "compute_u": False}
+    with struck_at(0, counts) as note, monkeypatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        shrink = Lanczos.shrink
+        patch.setattr(Lanczos, "shrink", lambda *arguments: [note(None), shrink(*arguments), note(None)])
+        svd(name, **options)
+    first, last = counts[:2]
+    assert last > first + 8
+    for number in range(first - 3, last + 4):
+        with interrupted() as caught, struck_at(number, []):
+            svd(name, **options)
+        check_case(caught.value.decomposition, name)
+
+
 # ------------------------------------------------------------------------------------------------ what it must not lose
 
 

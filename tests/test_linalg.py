@@ -9,9 +9,11 @@ from helpers import eps, random_orthonormal, sine, summed
 from vrpca.linalg import (
     aligned_copy,
     aligned_zeros,
+    combinations,
     cross,
     orthonormal_rows,
     orthonormalise,
+    recombine,
     residual_gram,
     ritz,
     rotate,
@@ -244,11 +246,30 @@ def test_vectors_of_small_singular_values_are_kept_down_to_rounding(rng):
 @pytest.mark.parametrize("part", [1e-6, 1e-4, 1e-2, 0.5])
 @pytest.mark.parametrize("ratio", [1.0, 5.0, 3000.0])
 def test_what_is_not_measured_again_is_rounding(dtype, part, ratio):
-    """The products that a round of orthonormalisation returns are those of its vectors, measured or not."""
+    """The products that a round of orthonormalisation returns are those of its vectors, measured or not.
+
+    Rows of V mix long and short directions, and those of S are orthonormal up to 30 units of rounding only.
+    """
     rng = np.random.default_rng(0)
     both = np.ascontiguousarray(np.linalg.qr(rng.standard_normal((2000, 44)))[0].T)
-    S, V = both[:40].astype(dtype), np.geomspace(1, 1 / ratio, 4)[:, None] * both[40:]
+    S = (both[:40] + 30 * eps(dtype) * rng.standard_normal((40, 40)) @ both[:40]).astype(dtype)
+    V = random_orthonormal(4, 4, rng) @ (np.geomspace(1, 1 / ratio, 4)[:, None] * both[40:])
     V = (V + part / ratio * rng.standard_normal((4, 40)) / 6 @ both[:40]).astype(dtype)
     D = sweep(S, V, n_threads=2)
     _, _, D = orthonormal_rows(S, V, D, 1e-6, 2)
     np.testing.assert_allclose(D, V.astype(float) @ np.vstack([S, V]).astype(float).T, atol=8 * eps(dtype))
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("d", "count", "left"), [(1, 3, 2), (1023, 9, 4), (1025, 12, 12), (5000, 30, 11), (70, 8, 0)])
+def test_combinations_of_rows(dtype, d, count, left, rng):
+    """In a new array, and in place; other rows stay."""
+    M, T = rng.standard_normal((count + 2, d)).astype(dtype), rng.standard_normal((count, left))
+    expected, before = T.T @ M[:count].astype(float), M.copy()
+    close = {"atol": 4 * count * eps(dtype), "rtol": 0}
+    np.testing.assert_allclose(combinations(T.T, M[:count], 3), expected, **close)
+    np.testing.assert_array_equal(M, before)
+    recombine(M, count, T, 3)
+    np.testing.assert_allclose(M[:left], expected, **close)
+    np.testing.assert_array_equal(M[count:], before[count:])

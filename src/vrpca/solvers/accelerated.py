@@ -354,11 +354,6 @@ class NarrowState(WitnessedState):
         """W."""
         return self.W
 
-    def keep_vectors(self) -> None:
-        """Note the vectors after a restart: they are the first ones that it has left, until others overwrite them."""
-        if "W" not in vars(self):
-            vars(self)["W"] = self.space.S[: len(self.theta)].copy().T
-
     def images(self) -> np.ndarray:
         """The residuals, and ``theta W``."""
         W = self.W.T
@@ -457,8 +452,7 @@ class Narrow(Accelerated, Solver[NarrowState]):
             space.widen(state.missed, rng)
             witness = Witness.successor(view, rng, state.products, self.heard)
         if space.crowded:
-            space.shrink()
-            state.keep_vectors()
+            space.shrink(state.vectors().T)
         if space.pending:
             witness = witness.after(space.expand(view, rng, witness.column))
         return self._state(space, state.products + 1, witness)

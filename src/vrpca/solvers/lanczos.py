@@ -187,13 +187,17 @@ class Lanczos:
         """Whether there is no room for Z."""
         return self.size + self.pending > self.capacity
 
-    def shrink(self) -> None:
-        """Make room for Z: keep the leading Ritz vectors alone."""
+    def shrink(self, leading: np.ndarray) -> None:
+        """Make room for Z: keep the leading Ritz vectors alone. The first of them are known: `leading`, as rows.
+
+        S is overwritten. Whoever needs vectors that are combined of its rows must have combined them before.
+        """
         theta, Y = ritz(self.H)
-        T = Y[:, : self.keep]
-        Z = self.Z
-        recombine(self.S, self.size, T, self.n_threads)
+        T, Z, known = Y[:, : self.keep], self.Z, len(leading)
+        recombine(self.S, self.size, T[:, known:], self.n_threads)
         self.size = T.shape[1]  # after a wide guess, there may be fewer than it would keep
+        self.S[known : self.size] = self.S[: self.size - known]
+        self.S[:known] = leading
         self.H, self.B = np.diag(theta[: self.size]), self.B @ T
         self.Z[...] = Z
 
