@@ -37,6 +37,7 @@ LAYERS = (
     ("plan", "outcome", "serialise"),
     ("checkpoint",),
     ("run",),
+    ("small",),
     ("decomposition", "check", "genotypes", "info", "scores", "score_files", "likelihood"),
     ("estimators", "sklearn_callbacks", "anndata"),
     ("model_io", "plot", "report", "versions", "cli", "__init__", "__main__"),

@@ -142,6 +142,7 @@ def test_steps_that_are_taken_back(copies, tmp_path):
 
 
 def test_the_switch_of_auto(copies, tmp_path, monkeypatch):
+    monkeypatch.setattr("vrpca.small.suits", lambda source: False)
     monkeypatch.setattr("vrpca.plan.choose", lambda task: ("accelerated", "a test"))
     monkeypatch.setattr("vrpca.run.too_slow", lambda task, history, last_call: len(history) >= 3)
     found = check_resumed(DENSE, 3, {"max_passes": 30}, copies, tmp_path / "fit.npz")

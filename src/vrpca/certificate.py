@@ -15,6 +15,7 @@ from textwrap import fill
 
 import numpy as np
 
+from vrpca.linalg import eigenpairs
 from vrpca.markup import paragraphs, tag
 
 PROVEN = 3  # times the usual rounding that a proof allows for: up to 2.7 times in the fuzz harness
@@ -23,7 +24,9 @@ SUMMED = 4  # A itself, summed up row by row, is as far off as products with a b
 BIASED = 12
 QUOTIENT = 8  # units of rounding of the ratio of two sums that a bound is computed from: up to 4.4 in the fuzz harness
 EQUAL = 64  # Ritz values that differ by fewer units of rounding are taken for equal: products err by up to 16 of them
+STORED = 8  # units of rounding by which a component may be turned when it is stored: up to 6 in the fuzz harness
 FEW = 5  # components that a sentence lists: more would not be read
+EPS, TINY = float(np.finfo(float).eps), float(np.finfo(float).tiny)
 
 # What the kinds of certificates rest on, for users.
 KINDS = {
@@ -183,14 +186,14 @@ def certify(
     """
     lengths = np.sqrt(np.maximum(G.diagonal(), 0.0))
     norms = lengths[:k]
-    top = theta[0]
+    top = float(theta[0])
     if len(theta) < k or not top > 0:
-        return Certificate(1.0, kind, norms / max(top, np.finfo(float).tiny), np.ones(len(norms)), mu=1.0)
+        return Certificate(1.0, kind, norms / max(top, TINY), np.ones(len(norms)), mu=1.0)
     if len(theta) == d:  # W spans everything: only rounding can turn the leading vectors, or leave residuals
         shown = max(shown, float(lengths.max()), -float(theta[-1]))  # A has no negative eigenvalues
         G, mu, kind = np.zeros_like(G), 0.0, "exact"
         lengths = np.zeros_like(lengths)
-    value = theta[:k].sum()
+    value = float(theta[:k].sum())
     best = _bound_with_gap(theta, G, k, mu)
     if best - value > lengths.max():  # the bound without a gap adds at least the longest residual
         best = min(best, _bound_without_gap(theta, G, k, mu))
@@ -200,10 +203,10 @@ def certify(
         hidden = 0.0 if k == d else _rounding(theta, lengths[:k], k, mu, E[:k], turning[:k])
     # A vector that is turned by a small angle loses the square of the angle of its variance. Where components are
     # products with vectors, those of little variance are turned more: by the square root of theta_1 / theta_j.
-    stored = k * float(top / value) * turned**2 + QUOTIENT * float(np.finfo(float).eps)
-    bound = max(0.0, float(1 - value / best)) + hidden + stored
+    stored = k * (top / value) * turned**2 + QUOTIENT * EPS
+    bound = max(0.0, 1 - value / best) + hidden + stored
     angles = np.minimum(1.0, _angles(theta, lengths + turning, k, mu, eps) + turned)
-    return Certificate(min(1.0, bound), kind, norms / top, angles, outside_answer(theta, G, k, mu) / float(top))
+    return Certificate(min(1.0, bound), kind, norms / top, angles, outside_answer(theta, G, k, mu) / top)
 
 
 def outside_answer(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> float:
@@ -214,19 +217,29 @@ def outside_answer(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> float
     """
     if k >= len(theta):
         return float(mu)
-    largest, coupling = float(theta[k]), float(np.sqrt(max(0.0, np.linalg.eigvalsh(G[k:, k:])[-1])))
+    largest, coupling = float(theta[k]), math.sqrt(max(0.0, _eigenvalues(G[k:, k:])[0]))
     return (largest + mu) / 2 + float(np.hypot((largest - mu) / 2, coupling))
 
 
+def _eigenvalues(G: np.ndarray) -> np.ndarray:
+    """The eigenvalues of a symmetric matrix, largest first."""
+    return eigenpairs(G, 0)[0]
+
+
 def _bound_with_gap(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> float:
-    delta = theta[k - 1] - mu
+    delta = float(theta[k - 1]) - mu
     if delta <= 0:
-        return np.inf
-    return float(np.linalg.eigvalsh(np.diag(theta) + G / delta)[::-1][:k].sum())
+        return math.inf
+    value, most = float(theta[:k].sum()), float(G.trace()) / delta  # G adds no more than its trace
+    if most <= EPS * value:
+        return value + most
+    M = G / delta
+    M.flat[:: len(theta) + 1] += theta
+    return float(_eigenvalues(M)[:k].sum())
 
 
 def _bound_without_gap(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> float:
-    singular = np.sqrt(np.clip(np.linalg.eigvalsh(G)[::-1][:k], 0, None))
+    singular = np.sqrt(np.clip(_eigenvalues(G)[:k], 0, None))
     return float(theta[:k].sum() + k * max(0.0, mu - theta[k - 1]) + singular.sum())
 
 
@@ -236,7 +249,7 @@ def _rounding(theta: np.ndarray, norms: np.ndarray, k: int, mu: float, E: np.nda
     Where there is a gap, `turning` takes the place of E: rounding that goes one way turns vectors. The factor 2 was
     found over some thousand generated cases (`benchmarks/certificates.py`).
     """
-    gap = np.maximum(theta[:k] - np.append(theta, mu)[k], np.finfo(float).tiny)
+    gap = np.maximum(theta[:k] - (theta[k] if k < len(theta) else mu), TINY)
     return float(np.minimum(E, turning * 2 * (norms + turning) / gap).sum() / theta[:k].sum())
 
 
@@ -260,14 +273,16 @@ def _angles(theta: np.ndarray, lengths: np.ndarray, k: int, mu: float, eps: floa
     values that rounding cannot tell apart belong to one group: the angle is the one between subspaces then. `lengths`
     are those of the residuals, with what rounding may have hidden of them.
     """
-    sines = np.ones(k)
-    # How large eigenvalues can be from each Ritz value on.
-    rest = np.maximum.accumulate(np.append(theta + lengths, 0.0)[::-1])[::-1].tolist()
     values, errors, equal = theta.tolist(), lengths.tolist(), EQUAL * eps * float(theta[0])
+    rest = [max(mu, 0.0)]  # how large eigenvalues can be from each Ritz value on, and outside
+    for value, error in zip(reversed(values), reversed(errors), strict=True):
+        rest.append(max(rest[-1], value + error))
+    rest.reverse()
+    sines = np.ones(k)
     ends = [j for j in range(1, k) if values[j - 1] - values[j] > equal] + [k]
     for first, last in itertools.pairwise([0, *ends]):
         above = values[first - 1] - values[first] if first else math.inf
-        gap = min(above, values[last - 1] - max(mu, rest[last]))
+        gap = min(above, values[last - 1] - rest[last])
         if gap > 0:
             sines[first:last] = min(1.0, math.hypot(*errors[first:last]) / gap)
     return sines

@@ -13,6 +13,7 @@ from typing import Any, Literal, Unpack, cast
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from vrpca import small
 from vrpca.certificate import Certificate
 from vrpca.checkpoint import Checkpoint, data_identity
 from vrpca.data.first_pass import FirstPass
@@ -39,14 +40,20 @@ from vrpca.options import (
     shown,
 )
 from vrpca.outcome import Outcome
-from vrpca.plan import Plan, block_width, for_source, make_plan
-from vrpca.run import Budget, Job, objective, run
+from vrpca.plan import ASKED_FOR, Plan, block_width, for_source, make_plan, small_side
+from vrpca.run import Budget, Job, objective, projections_of, record_of, run
 from vrpca.scores import score_variance
+from vrpca.solvers.base import Answer
 from vrpca.threads import blas_threads, n_threads
 from vrpca.typing import Rng
 
 # Options that may change when a fit is resumed: they say when to stop and what to show, not what to compute.
 MAY_CHANGE = ("max_passes", "max_seconds", "callback", "verbose", "checkpoint")
+# Options that only a run knows about, unless they have their defaults.
+LEFT_TO_THE_RUN = (
+    *("angle_tol", "max_seconds", "step", "deflate", "restarts"),
+    *("memory_limit", "checkpoint", "callback", "verbose"),
+)
 HEADER = ("component", "singular value", "explained", "cumulative")  # of the table that `str` shows
 SHOWN = 10  # lines of that table, at most: with the rest it stays within a terminal of 24 lines
 VECTORS = 5  # arrays of d times the width that an epoch of `vr` holds at its peak
@@ -287,9 +294,63 @@ class Request:
 
 
 def decompose(request: Request, given: SolveOptions) -> Decomposition:
+    """Prepare, run, and assemble; small arrays are decomposed at once."""
+    began, options = time.perf_counter(), Options.given(given)
+    check_options(center=request.center, scale=request.scale, compute_u=request.compute_u)
+    source = as_source(request.X, options.memory_limit is not None)
+    is_fraction = check_k(request.k, source.shape, request.k_name)
+    return _at_once(request, options, source, began) or _usual(request, options, source, is_fraction, began)
+
+
+def _at_once(request: Request, options: Options, source: Source, began: float) -> Decomposition | None:
+    """The decomposition of a small array; None where the usual way has to be taken."""
+    k = request.k
+    if not (small.suits(source) and is_integer(k) and _plain(request, options)):
+        return None
+    problem = Problem(source, None, request.center, False, n_threads(options.n_threads))
+    (n, d), auto = source.shape, options.solver == "auto"
+    solved = small.solve(problem, k, min(block_width(options, "gram", k, False), d), options.tol)
+    if solved is None:
+        return None
+    moments, view, answer, certificate = solved
+    seconds, reason = time.perf_counter() - began, small_side(d) if auto else ASKED_FOR
+    record = record_of(answer, k, certificate, f"auto: gram, {reason}" if auto else "", 0, (1.0, n, seconds))
+    P = projections_of(view, answer) if request.compute_u else None
+    U, s, Vt = _triplets(view, answer, P, k, False, request.compute_u)
+    return Decomposition(
+        U,
+        s,
+        Vt,
+        mean=moments.mean if request.center else None,
+        scale=None,
+        norm=float(view.frobenius),
+        n_samples=float(n),
+        rank_limit=d,
+        status=Status.CONVERGED,
+        n_passes=1.0 + request.compute_u,
+        solver="gram",
+        reason=reason,
+        certificate=certificate,
+        history=[record],
+    )
+
+
+def _plain(request: Request, options: Options) -> bool:
+    """Whether nothing is asked for but an answer to a tolerance."""
+    if request.scale or request.variances or request.sample_weight is not None or request.start is not None:
+        return False
+    asked = vars(options)
+    return (
+        options.solver in ("auto", "gram")
+        and options.max_passes >= 2
+        and all(asked[name] is getattr(Options, name) for name in LEFT_TO_THE_RUN)
+    )
+
+
+def _usual(request: Request, options: Options, source: Source, is_fraction: bool, began: float) -> Decomposition:
     """Prepare, run, and assemble."""
     with blas_threads(1):
-        job, W0, columns = _prepare(request, Options.given(given))
+        job, W0, columns = _prepare(request, options, source, is_fraction, began)
         job, outcome = run(job, W0)
         if request.k == MLE:
             job, outcome = _most_likely(job, outcome)
@@ -317,12 +378,11 @@ def _most_likely(job: Job, outcome: Outcome) -> tuple[Job, Outcome]:
     return run(job.with_components(job.k), None)
 
 
-def _prepare(request: Request, options: Options) -> tuple[Job, np.ndarray | None, _Columns]:
-    """Check everything, make the plan and the first pass, and set up the view and the start."""
-    check_options(center=request.center, scale=request.scale, compute_u=request.compute_u)
-    began, source = time.perf_counter(), as_source(request.X, options.memory_limit is not None)
+def _prepare(
+    request: Request, options: Options, source: Source, is_fraction: bool, began: float
+) -> tuple[Job, np.ndarray | None, _Columns]:
+    """Check the rest, make the plan and the first pass, and set up the view and the start."""
     options = for_source(options, source)
-    is_fraction = check_k(request.k, source.shape, request.k_name)
     asked = min(source.shape) if request.all_of_them else cast(float, request.k)
     fraction = float(asked) if is_fraction else None
     k = int(asked) if fraction is None else 1
@@ -392,10 +452,7 @@ def demand(request: Request, options: Options) -> Demand:
 def _assemble(request: Request, job: Job, outcome: Outcome, columns: _Columns) -> Decomposition:
     """The singular triplets and everything that is said about them, in the terms of X."""
     problem, moments, view = job.problem, job.first_pass.moments, job.view
-    P, theta = outcome.P, outcome.state.theta
-    norms = np.sqrt(view.n * np.clip(theta, 0, None)) if P is None else column_norms(P)
-    U, norms, Vt = triplets(outcome.state.vectors(), P, norms, job.k, job.plan.transpose, request.compute_u)
-    s = (norms * (view.frobenius / np.sqrt(view.n))).astype(view.dtype)
+    U, s, Vt = _triplets(view, outcome.state, outcome.P, job.k, job.plan.transpose, request.compute_u)
     return Decomposition(
         U,
         s * s.dtype.type(np.sqrt(problem.weight)),
@@ -412,6 +469,15 @@ def _assemble(request: Request, job: Job, outcome: Outcome, columns: _Columns) -
         certificate=outcome.certificate,
         history=outcome.history,
     )
+
+
+def _triplets(
+    view: View, state: Answer, P: np.ndarray | None, k: int, transpose: bool, compute_u: bool
+) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+    """U, s and Vt in the units of the data, of rows that count once."""
+    norms = np.sqrt(view.n * np.maximum(state.theta, 0.0)) if P is None else column_norms(P)
+    U, norms, Vt = triplets(state.vectors(), P, norms, k, transpose, compute_u)
+    return U, (norms * (view.frobenius / np.sqrt(view.n))).astype(view.dtype), Vt
 
 
 def _with_variances(found: Decomposition, job: Job, columns: _Columns) -> Decomposition:

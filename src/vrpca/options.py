@@ -64,17 +64,17 @@ MOST_THREADS = 8192  # the most processors that Linux supports on x86 (CONFIG_NR
 
 def is_real(value: Any) -> TypeGuard[float]:
     """Whether a value is a real number, and not a truth value or a duration."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.timedelta64)
+    return type(value) is float or (isinstance(value, numbers.Real) and not isinstance(value, bool | np.timedelta64))
 
 
 def is_integer(value: Any) -> TypeGuard[int]:
     """Whether a value is a whole number, and not a truth value or a duration."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool | np.timedelta64)
+    return type(value) is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool | np.timedelta64))
 
 
 def is_flag(value: Any) -> bool:
     """Whether a value is true or false; 1 and 0 will do."""
-    return isinstance(value, bool | np.bool_) or (is_integer(value) and value in (0, 1))
+    return type(value) is bool or isinstance(value, np.bool_) or (is_integer(value) and value in (0, 1))
 
 
 def is_random(value: Any) -> bool:
@@ -249,14 +249,18 @@ class Options:
     @classmethod
     def given(cls, options: SolveOptions) -> Options:
         """The options with defaults filled in, or an error that names the one that is wrong."""
-        refuse_foreign(options)
-        unknown = set(options) - set(names())
+        unknown = [name for name in options if name not in defaults()]
         if unknown:
+            refuse_foreign(unknown)
             raise TypeError(f"Unknown option {sorted(unknown)[0]!r}; the options are {', '.join(names())}.")
-        return cls(**options)
+        self = object.__new__(cls)  # as a frozen class sets its fields, but for its pains with each of them
+        vars(self).update(defaults(), **options)
+        self.__post_init__()
+        return self
 
     def __post_init__(self) -> None:
-        given = {name: value for name, value in vars(self).items() if value is not getattr(Options, name)}
+        default = defaults()
+        given = {name: value for name, value in vars(self).items() if value is not default[name]}
         check_options(**given)
         if self.deflate and self.solver not in ("auto", "vr"):
             raise OptionError(f"deflate=True goes with solver='vr', not with {self.solver!r}.")
@@ -297,9 +301,15 @@ class Options:
 
 
 @functools.cache
+def defaults() -> dict[str, Any]:
+    """The defaults of all options."""
+    return {field.name: field.default for field in fields(Options)}
+
+
+@functools.cache
 def names() -> tuple[str, ...]:
     """The names of all options."""
-    return tuple(field.name for field in fields(Options))
+    return tuple(defaults())
 
 
 def refuse_foreign(given: Iterable[str]) -> None:

@@ -30,6 +30,7 @@ FIRST_GUESS = 8  # components tried first when a fraction of the variance is ask
 SMALL_SIDE = 2000  # an A of this size is decomposed whole when a fraction is asked for: LAPACK takes about a second
 SMALL = 256  # A of this size costs next to nothing: milliseconds
 WIDEST = 6000  # the largest A that is worth its memory: 288 MB
+ASKED_FOR = "asked for"
 NOT_GRAM = "as the data are stored, summing up A would read them many times"
 
 # What `auto` takes where memory is limited, if its first choice does not fit.
@@ -287,7 +288,7 @@ def make_solver(name: str, options: Options, width: int, entries: int, d: int, s
 def _chosen(options: Options, task: Task) -> tuple[str, str]:
     """The solver's name, and why it is this one."""
     if options.solver != "auto":
-        return options.solver, "asked for"
+        return options.solver, ASKED_FOR
     if options.deflate or options.step == "theory":
         return "vr", "deflation and Theorem 1 go with it"
     return choose(task)
@@ -307,7 +308,7 @@ def choose(task: Task) -> tuple[str, str]:
     if not task.gram:
         return "accelerated", NOT_GRAM
     if d <= SMALL:
-        return "gram", f"the smaller side has only {d} entries"
+        return "gram", small_side(d)
     if task.cost == "passes":
         if d <= KEPT * task.k:
             return "gram", f"one pass gives A, {d} x {d}, which is no larger than the blocks of {task.k} components"
@@ -318,6 +319,11 @@ def choose(task: Task) -> tuple[str, str]:
     if gram <= other or 4 * task.k > d:
         return "gram", f"forming A, {d} x {d}, should take {gram:.2g} s, other solvers {other:.2g} s"
     return "accelerated", f"it should take {other:.2g} s, forming A, {d} x {d}, {gram:.2g} s"
+
+
+def small_side(d: int) -> str:
+    """The reason to take `gram` where A is small."""
+    return f"the smaller side has only {d} entries"
 
 
 def gram_seconds(task: Task) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from vrpca.certificate import PROVEN, Certificate, certify, outside_answer
+from vrpca.certificate import PROVEN, STORED, Certificate, certify, outside_answer
 from vrpca.checkpoint import RESUMABLE, Checkpoint
 from vrpca.data.first_pass import FirstPass
 from vrpca.data.view import Problem, View
@@ -39,7 +39,6 @@ MONOTONE = 100  # times the rounding of products by which the objective may fall
 MOST_FALL = 1e-3  # and no more than this part, where large means leave few digits
 # What certifies the best state, besides mu.
 CERTIFIED_BY = ("d", "theta", "G", "kind", "ceiling", "failure", "basis", "steps_left", "shown", "measured")
-STORED = 8  # units of rounding by which a component may be turned when it is stored: up to 6 in the fuzz harness
 SEARCHES = 4  # the most random searches of a proof: three times something may be found outside, and taken in
 
 
@@ -149,6 +148,14 @@ class Job:
 def objective(state: State, k: int) -> float:
     """``tr(W_k^T A W_k)``, relative to tr A."""
     return float(state.theta[:k].sum())
+
+
+def record_of(
+    state: State, k: int, certificate: Certificate, event: str, epoch: int, read: tuple[float, int, float]
+) -> Record:
+    """What is known of a state after so many passes, rows and seconds."""
+    residual, angle = (max(each.tolist(), default=0.0) for each in (certificate.residuals, certificate.angles))
+    return Record(epoch, *read, objective(state, k), residual, certificate.suboptimality, event, angle)
 
 
 def gain(now: float, before: float) -> float:
@@ -334,17 +341,8 @@ class Run:
             certificate = self._certificate(state)
             event = event if state.missed is None else "something larger was found outside: the search takes it in"
         self.accurate = self.job.accurate(certificate)
-        return Record(
-            self.epoch,
-            self.budget.passes,
-            self.budget.rows_read,
-            self.budget.seconds,
-            objective(state, self.job.k),
-            float(certificate.residuals.max(initial=0.0)),
-            certificate.suboptimality,
-            event,
-            float(certificate.angles.max(initial=0.0)),
-        )
+        read = self.budget.passes, self.budget.rows_read, self.budget.seconds
+        return record_of(state, self.job.k, certificate, event, self.epoch, read)
 
     def _why_stop(self) -> Status | None:
         """The reason to stop, if there is one."""
@@ -541,14 +539,19 @@ def with_projections(job: Job, outcome: Outcome) -> Outcome:
     """The outcome with P where it is wanted, which may take a pass. Ctrl-C leaves P out where it can be left out."""
     if not job.projections or outcome.P is not None:
         return outcome
-    W = aligned_copy(outcome.state.vectors())
-    P = aligned_zeros((job.view.n, W.shape[1]), job.view.dtype)
     try:
-        job.view.product(W, P)
+        P = projections_of(job.view, outcome.state)
     except KeyboardInterrupt:
         outcome = replace(outcome, status=Status.INTERRUPTED)
         if not job.plan.transpose:
             return outcome
-        P[:] = 0
-        job.view.product(W, P)  # the right singular vectors: without them there is no answer
+        P = projections_of(job.view, outcome.state)  # the right singular vectors: without them there is no answer
     return replace(outcome, P=P)
+
+
+def projections_of(view: View, answer: Answer) -> np.ndarray:
+    """``P = Z W``, by one pass."""
+    W = aligned_copy(answer.vectors())
+    P = aligned_zeros((view.n, W.shape[1]), view.dtype)
+    view.product(W, P)
+    return P

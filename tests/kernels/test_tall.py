@@ -216,7 +216,15 @@ def test_wrong_arguments_are_refused(kernel, which, spoil):
 
 @pytest.mark.parametrize(
     ("kernel", "which"),
-    [("cross", 2), ("residual_gram", 3), ("combine", 1), ("sweep", 2), ("sweep", 3), ("transpose", 1)],
+    [
+        ("cross", 2),
+        ("residual_gram", 3),
+        ("combine", 1),
+        ("sweep", 2),
+        ("sweep", 3),
+        ("transpose", 1),
+        ("eigenpairs", 1),
+    ],
 )
 def test_a_read_only_result_is_refused(kernel, which):
     given_ = valid()[kernel]

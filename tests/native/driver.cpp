@@ -504,6 +504,30 @@ void test_sweep(i64 d, i64 m, i64 b) {
     compare<T>("sweep D", found, D);
 }
 
+// A V = V diag(theta) and V^T V = I for a symmetric A.
+void test_eigenpairs(i64 d, i64 count) {
+    const std::string name = "eigenpairs " + std::to_string(d);
+    const Numbers X = draw<double>(d * d);
+    Numbers A(d * d), image(count * d), product(count * count), identity(count * count);
+    for (i64 i = 0; i < d; i++)
+        for (i64 j = 0; j < d; j++) A[i * d + j] = X[i * d + j] + X[j * d + i];
+    auto theta = zeros<double>(d), V = zeros<double>(count * d), room = scratch<double>(DISPATCH(symmetric_size(d)));
+    std::vector<i64> order(d);
+    const bool done = DISPATCH(eigenpairs(A.data(), d, theta.get(), V.get(), count, room.get(), order.data()));
+    Numbers scaled(count * d);
+    for (i64 a = 0; a < count; a++) {
+        identity[a * count + a] = 1;
+        for (i64 i = 0; i < d; i++) {
+            scaled[a * d + i] = theta[a] * V[a * d + i];
+            for (i64 j = 0; j < d; j++) image[a * d + i] += A[i * d + j] * V[a * d + j];
+            for (i64 b = 0; b < count; b++) product[a * count + b] += V[a * d + i] * V[b * d + i];
+        }
+    }
+    compare<double>(name + " converged", std::vector<int>{done}, Numbers{1});
+    compare<double>(name + " A V", scaled, image);
+    compare<double>(name + " V^T V", product, identity);
+}
+
 // ---------------------------------------------------------------------------------------------------------- all
 
 template <class Rows>
@@ -540,6 +564,7 @@ int main() {
     for (const auto& [l, q] : {std::pair<i64, i64>{1, 1}, {3, 5}, {8, 8}, {13, 4}})
         for (i64 d : {1, 30, 1025}) test_tall<float>(d, l, q), test_tall<double>(d, l, q);
     for (i64 d : {5, 1024, 2500}) test_sweep<float>(d, 4, 3), test_sweep<double>(d, 4, 3);
+    for (i64 d : {1, 2, 7, 16, 33, 70}) test_eigenpairs(d, d), test_eigenpairs(d, (d + 1) / 2);
     test_threads();
     std::printf("%d comparisons, %d wrong (%s)\n", compared, failed, INSTRUCTION_SETS[instruction_set()]);
     return failed != 0;

@@ -356,9 +356,12 @@ class ColumnMoments:
 
 def cancellation_of(moments: Moments, inverse: Array | None = None) -> float:
     """How much larger the numbers of the data are than what centring leaves; `inverse` are the column scales."""
-    weight = 1.0 if inverse is None else (inverse / inverse.max()) ** 2
-    variance = float((moments.variance * weight).sum())
-    return float(np.sqrt((moments.second * weight).sum() / variance)) if variance > 0 else 1.0
+    variance, second = moments.variance, moments.second
+    if inverse is not None:
+        weight = (inverse / inverse.max()) ** 2
+        variance, second = variance * weight, second * weight
+    total = float(variance.sum())
+    return math.sqrt(float(second.sum()) / total) if total > 0 else 1.0
 
 
 def first_unit(X: Any, root: Array | None = None) -> float:

@@ -18,6 +18,7 @@ from vrpca import kernels
 from vrpca.data.first_pass import CANCELS, FAR, Finding, Moments, MomentSum, Problem, first_unit
 from vrpca.data.row_map import MappedRows, OfMappedRows, RowMap, make_rows
 from vrpca.data.source import ArraySum
+from vrpca.linalg import SMALL_ORDER
 from vrpca.threads import in_parallel
 from vrpca.typing import Array
 
@@ -25,6 +26,8 @@ from vrpca.typing import Array
 # of the time of BLAS at 300 columns, 0.8 at 784, 0.95 at 1200, and 1.2 at 2000, where the sums of both threads do not
 # fit the cache.
 NARROW = 1000
+# Multiplications for A that take next to no time: 0.3 ms in double precision, on two cores.
+SMALL_WORK = 1 << 24
 SPARSE = 0.1  # density below which a product of sparse matrices was cheaper than one of dense blocks
 LEAST_ROWS = 8192  # rows at a time: adding a block's sum costs d^2, whatever the number of its rows
 PIECE_ENTRIES = 2**21  # stored entries that are multiplied at a time: enough to be worth a call, 8 MB if dense
@@ -71,7 +74,7 @@ class GramSum(MomentSum):
 
     def _add_piece(self, X: Any, weight: Array | None) -> None:
         """Our kernel reads the rows once for A and for the moments, if numbers are neither huge nor tiny."""
-        if self.origin is None and self._narrow(X):
+        if self.origin is None and self._narrow(X) and not is_small(*X.shape):
             # The first rows tell how large numbers are, and where their mean is.
             super()._add_piece(X[:HEAD_ROWS], None if weight is None else weight[:HEAD_ROWS])
             X, weight = X[HEAD_ROWS:], None if weight is None else weight[HEAD_ROWS:]
@@ -113,7 +116,7 @@ class GramSum(MomentSum):
             self.unit = 1.0
         self.sparse = few_entries(X)
         mean = self.running_mean * self.unit
-        shifted = self.center and not self.sparse and bool((self.mean**2 > self.M2 / self.total).any())
+        shifted = self.center and not self.sparse and is_shifted(self.mean, self.M2 / self.total)
         self.in_double = self.in_double or self.sparse or X.dtype == np.float64
         self.dtype = np.dtype(np.float64) if self.in_double else X.dtype
         # What is subtracted, to the last bit: `merge` and `finding` rely on it.
@@ -184,12 +187,9 @@ class GramSum(MomentSum):
         """
         if self.origin is None or self._vanishes(moments, col_scale is not None):
             return None
-        A = self.second / moments.total
+        A = about_mean(self.second, self.first if self.center else None, moments.total)
         squares = (self.second.diagonal() - self.moved) / moments.total  # about the origins of the sums
         errors = np.zeros(len(A)) if self.in_double else self._errors_of_diagonal(moments)
-        if self.center:
-            delta = self.first / moments.total
-            A -= np.outer(delta, delta)
         if col_scale is not None:
             scale = col_scale / col_scale.max()
             A *= np.outer(scale, scale)
@@ -223,6 +223,20 @@ class GramSum(MomentSum):
         return bool((summed[matters] < np.finfo(self.dtype).tiny / np.finfo(self.dtype).eps ** 2).any())
 
 
+def is_shifted(mean: Array, variance: Array) -> bool:
+    """Whether a mean is larger than its column's deviation: it is subtracted before rows are multiplied."""
+    return bool((mean**2 > variance).any())
+
+
+def about_mean(second: Array, first: Array | None, total: float) -> Array:
+    """The mean of ``z z^T`` about the mean of z, given the sums about any origin; about the origin without `first`."""
+    A = second / total
+    if first is not None:
+        delta = first / total
+        A -= delta[:, None] * delta
+    return A
+
+
 class SquareSum(OfMappedRows, ArraySum):
     """Accumulates ``Z^T Z`` in double precision.
 
@@ -253,6 +267,11 @@ class SquareSum(OfMappedRows, ArraySum):
         for first in range(0, n, step * self.n_threads):  # no more results than threads at a time
             lows = range(first, min(first + step * self.n_threads, n), step)
             yield from in_parallel(self.n_threads, square, lows, [min(lo + step, n) for lo in lows])
+
+
+def is_small(n: int, d: int) -> bool:
+    """Whether all of A takes so little time that it is summed up in double precision, all rows at once."""
+    return d <= SMALL_ORDER and n * d * d <= SMALL_WORK
 
 
 def rows_at_a_time(d: int, sparse: bool) -> int:

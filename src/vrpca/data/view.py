@@ -6,6 +6,8 @@ that ``tr A = 1``: solvers work in pure numbers, whatever the scale of the data.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -86,10 +88,13 @@ class View:
         self.dtype = self.source.dtype
         self.kernel_rows = KernelRows(self.map, self.source.block)
         self.rounding = float(np.finfo(self.dtype).eps) * self.cancellation  # relative, of products with A
-        # Columns that centring leaves nothing of but rounding, where it comes after products.
-        self.constant = np.zeros(0, int)
-        if self.support is not None and self.map.shift is not None:
-            self.constant = np.flatnonzero(~self.support)
+
+    @functools.cached_property
+    def constant(self) -> Array:
+        """Columns that centring leaves nothing of but rounding, where it comes after products."""
+        if self.support is None or self.map.shift is None:
+            return np.zeros(0, int)
+        return np.flatnonzero(~self.support)
 
     @classmethod
     def of(cls, problem: Problem, moments: Moments, transpose: bool = False) -> View:
@@ -104,12 +109,11 @@ class View:
         mean = moments.data_mean if problem.center else None
         square = problem.square(moments)
         inverse = None
-        with np.errstate(over="ignore"):
-            frobenius = np.sqrt(n * square.sum()) / moments.factor
+        frobenius = math.sqrt(n * float(square.sum())) / moments.factor
         if problem.scale:
             inverse = 1 / column_scale(moments)
-            frobenius = np.sqrt(n * (square * (inverse / moments.factor) ** 2).sum())
-        if not np.isfinite(frobenius):
+            frobenius = math.sqrt(n * float((square * (inverse / moments.factor) ** 2).sum()))
+        if not math.isfinite(frobenius):
             raise DataError("X is so large that its norm overflows: divide it by a power of ten.")
         support = diagonal = None
         if transpose:
@@ -119,8 +123,8 @@ class View:
             row_map = RowMap(source.dtype, weight, shift, inverse, mean)
         else:
             support = square > 0
-            diagonal = square * (1.0 if inverse is None else inverse / moments.factor) ** 2
-            diagonal /= diagonal.sum()
+            diagonal = square if inverse is None else square * (inverse / moments.factor) ** 2
+            diagonal = diagonal / diagonal.sum()
             shift = mean if mean is None or inverse is None else mean * inverse
             row_map = RowMap(source.dtype, inverse, shift, weight)
         row_map = row_map.normalised(np.sqrt(source.shape[0]) / frobenius, source.shape[1])

@@ -199,6 +199,19 @@ def cross(W: Array, U: Array, H: Array) -> None:
         H[...] = W.T.astype(float) @ U.astype(float)
 
 
+def eigenpairs(A: Array, theta: Array, V: Array) -> bool:
+    """All eigenvalues of a symmetric A, largest first, and the first eigenvectors, as many as V has rows.
+
+    Returns whether they were found: A may have entries that are not finite. For orders up to 100 or so.
+    """
+    if not np.isfinite(A).all():
+        return False
+    values, vectors = np.linalg.eigh(A)
+    theta[:] = values[::-1]
+    V[:] = vectors.T[::-1][: len(V)]
+    return True
+
+
 def residual_gram(W: Array, U: Array, theta: Array, G: Array) -> None:
     """``G = R^T R`` with ``R = U - W diag(theta)``."""
     R = U.astype(float) - W.astype(float) * theta

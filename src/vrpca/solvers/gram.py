@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -18,14 +18,15 @@ from scipy.special import gammaincinv
 
 from vrpca.certificate import SUMMED, product_error
 from vrpca.data.first_pass import FirstPass
-from vrpca.data.gram import CHUNK_ROWS, NARROW, GramSum, Matrix, rows_at_a_time
+from vrpca.data.gram import CHUNK_ROWS, NARROW, GramSum, Matrix, is_small, rows_at_a_time
 from vrpca.data.source import Source
 from vrpca.data.view import Problem, View
-from vrpca.linalg import ritz
+from vrpca.linalg import SMALL_ORDER, eigenpairs, ritz
 from vrpca.memory import DOUBLE, Size
 from vrpca.solvers.base import Answer, Measured, Passes, Rng, Solver, whole_registers
 from vrpca.solvers.outside import known_outside
 from vrpca.threads import blas_threads
+from vrpca.values import changed
 
 LAPACK_SQUARES = 3  # matrices of A's size that LAPACK's divide and conquer needs: a copy of A, and room for two more
 SPARSE_SQUARES = 3  # the square of sparse rows, as a sparse matrix with its column numbers and as a dense one
@@ -57,7 +58,6 @@ MOST_FAILURE = 0.5  # with more, residuals that all point the same way are no lo
 # two threads, LAPACK gains 0.02 s at d = 784, and 0.09 s at 1500.
 LARGE_SIDE = 1000
 FEW = 4  # times as many eigenvectors as are wanted: below d, finding only those is faster (d = 150 to 1500)
-ALL_OF_THEM = 100  # up to this d, finding all of them takes no longer in double precision
 NEARLY = 0.5  # how far V^T V may be from the identity: Cholesky-QR loses no digits of V then
 EVX_ROOM = 67  # vectors of length d that LAPACK's evx has room for: NB + 3, where its block size NB is 64 at most
 
@@ -87,10 +87,15 @@ class Gram(Solver[Answer]):
 
     def wants(self, problem: Problem, rng: Rng, W0: np.ndarray | None = None) -> GramSum:
         """A."""
-        return GramSum(problem, self._in_double(problem.source.shape[1]))
+        return GramSum(problem, self._in_double(*problem.source.shape))
 
-    def _in_double(self, d: int) -> bool:
-        """Whether the tolerances ask for more than single precision can prove, or would prove in less time."""
+    def _in_double(self, n: int, d: int) -> bool:
+        """Whether the tolerances ask for more than single precision can prove, or would prove in less time.
+
+        Single precision does not pay where there is little to do.
+        """
+        if is_small(n, d):
+            return True
         angle_tol = 1.0 if self.options.angle_tol is None else self.options.angle_tol
         pays = self._measures(d) and d >= COLUMNS_PER_PRODUCT * min(self.components or d, PRODUCTS)
         return self.options.tol < (SINGLE if pays else UNMEASURED) or angle_tol < SINGLE_ANGLE
@@ -120,7 +125,7 @@ class Gram(Solver[Answer]):
         threads = size.n_threads * size.itemsize / DOUBLE
         summed = found + again + max(SPARSE_SQUARES if size.sparse else 1 + threads, size.n_threads)
         solved = found + again + LAPACK_SQUARES
-        converted = again if self._in_double(size.d) else 0
+        converted = again if self._in_double(size.n, size.d) else 0
         copies = 1 + (1 if size.weighted else 0) + converted  # shifted, weighted, and in double precision
         itemsize = DOUBLE if converted else size.itemsize
         copied = min(size.block_rows, rows_at_a_time(size.d, size.sparse)) if size.sparse or size.d > NARROW else 0
@@ -149,18 +154,11 @@ class Gram(Solver[Answer]):
         return self._solve(view, view.matrix())
 
     def _solve(self, view: View, A: np.ndarray, single: Checked | None = None) -> Answer:
-        l, d = self.width, view.d
-        with blas_threads(view.n_threads) if d > LARGE_SIDE else nullcontext():
-            dtype = np.dtype(float) if single is None else view.dtype
-            theta, V, R, lengths = leading_pairs(A, min(l + 1, d), dtype)
-        off = LAPACK_ROUNDING * unit_of_lapack(dtype, theta, d)  # among close eigenvalues, LAPACK may find others
-        mu, kind = known_outside(theta + lengths + off, l, None)
-        V, theta, R = V[:, :l], theta[:l], R[:, :l]
-        W = np.ascontiguousarray(V, dtype=view.dtype)
-        known: dict[str, Any] = {"d": d, "W": W, "theta": theta, "G": R.T @ R, "mu": mu, "kind": kind, "basis": 0}
         if single is None:
-            return Answer(**known, steps_left=0)
-        return GramState(**known, steps_left=2, shown=single.error, V=V, checks=single.checks, images=single.images)
+            return exact_answer(A, self.width, view.dtype, view.n_threads)
+        answer, V = solved(A, self.width, view.dtype, view.dtype, view.n_threads)
+        known = vars(answer) | {"steps_left": 2, "shown": single.error}
+        return GramState(**known, V=V, checks=single.checks, images=single.images)
 
     def _measured(self, view: View, state: GramState, rng: Rng) -> Answer | None:
         """The state with what rounding of A hides of it, by one pass; None where gaps or rounding do not let it tell.
@@ -216,6 +214,27 @@ class GramState(Answer):
         return Answer(**{name: value for name, value in vars(self).items() if name in ANSWER})
 
 
+def solved(A: np.ndarray, l: int, dtype: np.dtype, precision: np.dtype, n_threads: int) -> tuple[Answer, np.ndarray]:
+    """The l leading Ritz pairs of A, and their vectors before they were rounded to `dtype`.
+
+    LAPACK works in `precision`, that of A.
+    """
+    d = len(A)
+    with blas_threads(n_threads) if d > LARGE_SIDE else nullcontext():
+        theta, V, R, lengths = leading_pairs(A, min(l + 1, d), precision)
+    off = LAPACK_ROUNDING * unit_of_lapack(precision, theta, d)  # among close eigenvalues, LAPACK may find others
+    mu, kind = known_outside(theta + lengths + off, l, None)
+    V, theta, R = V[:, :l], theta[:l], R[:, :l]
+    W = np.ascontiguousarray(V, dtype=dtype)
+    return Answer(d=d, W=W, theta=theta, G=R.T @ R, mu=mu, kind=kind, basis=0), V
+
+
+def exact_answer(A: np.ndarray, l: int, dtype: np.dtype, n_threads: int) -> Answer:
+    """The l leading Ritz pairs of an A in double precision: nothing is left to do."""
+    answer, _ = solved(A, l, dtype, np.dtype(float), n_threads)
+    return changed(answer, steps_left=0)
+
+
 def squared_residuals(
     V: np.ndarray, U: np.ndarray, theta: np.ndarray, outside: np.ndarray, spare: np.ndarray, mix: np.ndarray
 ) -> float:
@@ -255,19 +274,22 @@ class Pairs(NamedTuple):
 def leading_pairs(A: np.ndarray, count: int, dtype: np.dtype) -> Pairs:
     """The pairs of the largest eigenvalues of A.
 
-    LAPACK's bisection and inverse iteration (evx) find a few of them faster, in this type, unless A is small and in
-    double precision. Single precision is enough for an A that has no more. Among equal eigenvalues they may fail, find
-    too few, or find others; so does LAPACK's method of relatively robust representations (evr). Divide and conquer does
-    not; NumPy's call of it is quicker, SciPy's takes less memory.
+    If A is not small, LAPACK's bisection and inverse iteration (evx) find a few of them faster, in this type. Single
+    precision is enough for an A that has no more. Among equal eigenvalues they may fail, find too few, or find others;
+    so does LAPACK's method of relatively robust representations (evr). Divide and conquer does not.
     """
     d = len(A)
-    if FEW * count < d and (dtype == np.float32 or d > ALL_OF_THEM):
-        V = few_vectors(A, count, dtype)
-        if V is not None:
-            pairs = pairs_within(A, V)
+    if d <= SMALL_ORDER:
+        V = eigenpairs(A, count)[1]
+        U = A @ V
+        return with_residuals(np.einsum("ij,ij->j", V, U), V, U)
+    if FEW * count < d:
+        few = few_vectors(A, count, dtype)
+        if few is not None:
+            pairs = pairs_within(A, few)
             if pairs.lengths.max() <= USUAL * unit_of_lapack(dtype, pairs.theta, d):
                 return pairs
-    V = np.linalg.eigh(A)[1] if d <= ALL_OF_THEM else scipy.linalg.eigh(A, driver="evd", check_finite=False)[1]
+    V = scipy.linalg.eigh(A, driver="evd", check_finite=False)[1]
     return pairs_within(A, V[:, ::-1][:, :count])
 
 
@@ -294,9 +316,13 @@ def pairs_within(A: np.ndarray, V: np.ndarray) -> Pairs:
     """The Ritz pairs of A on the span of V's orthonormal columns."""
     U = A @ V
     theta, Y = ritz(V.T @ U)
-    V = V @ Y
-    R = U @ Y - V * theta
-    return Pairs(theta, V, R, np.linalg.norm(R, axis=0))
+    return with_residuals(theta, V @ Y, U @ Y)
+
+
+def with_residuals(theta: np.ndarray, V: np.ndarray, U: np.ndarray) -> Pairs:
+    """Ritz pairs, given U = A V."""
+    R = U - V * theta
+    return Pairs(theta, V, R, np.sqrt(np.einsum("ij,ij->j", R, R)))
 
 
 def unit_of_lapack(dtype: np.dtype, theta: np.ndarray, d: int) -> float:

@@ -1,4 +1,4 @@
-// Bindings of the kernels of tall.hpp and vectors.hpp.
+// Bindings of the kernels of tall.hpp, vectors.hpp and symmetric.hpp.
 #include <algorithm>
 #include <vector>
 
@@ -96,6 +96,18 @@ void bind_matrices(nb::module_& m) {
     }, "alpha"_a, array("S"), array("W"), array("C"));
 }
 
+void bind_symmetric(nb::module_& m) {
+    m.def("eigenpairs", [](Mat<const double> A, Vec<double> theta, Mat<double> V) {
+        i64 d = A.shape(0), count = V.shape(0);
+        require(i64(A.shape(1)) == d && i64(theta.size()) == d && i64(V.shape(1)) == d && count <= d,
+                "A must be square, theta and the rows of V as long as a row of A, and V must have no more rows than A");
+        nb::gil_scoped_release release;
+        auto room = scratch<double>(DISPATCH(symmetric_size(d)));
+        auto order = scratch<i64>(d);
+        return DISPATCH(eigenpairs(A.data(), d, theta.data(), V.data(), count, room.get(), order.get()));
+    }, array("A"), array("theta"), array("V"));
+}
+
 }  // namespace
 
 void bind_tall(nb::module_& m) {
@@ -103,6 +115,7 @@ void bind_tall(nb::module_& m) {
     bind_vectors<double>(m);
     bind_matrices<float>(m);
     bind_matrices<double>(m);
+    bind_symmetric(m);
 }
 
 }  // namespace vrpca

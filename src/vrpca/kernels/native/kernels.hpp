@@ -7,5 +7,6 @@
 #include "moments.hpp"
 #include "products.hpp"
 #include "sizes.hpp"
+#include "symmetric.hpp"
 #include "tall.hpp"
 #include "vectors.hpp"

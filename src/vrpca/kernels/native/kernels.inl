@@ -9,6 +9,7 @@
 #include "oja_block.inl"
 #include "products_dense.inl"
 #include "products_sparse.inl"
+#include "symmetric.inl"
 #include "tall.inl"
 #include "vectors.inl"
 #include "vr_block.inl"
