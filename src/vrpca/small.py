@@ -48,8 +48,7 @@ def solve(problem: Problem, k: int, width: int, tol: float) -> Solved | None:
     moments = _moments(X, problem)
     if moments is None:
         return None
-    A = _matrix(X, moments, problem)
-    answer = exact_answer(A / np.trace(A), width, X.dtype, n_threads)
+    answer = exact_answer(_matrix(X, moments, problem), width, X.dtype, n_threads)
     view = View.of(problem, moments)
     certificate = certificate_of(answer, k, view)
     return Solved(moments, view, answer, certificate) if certificate.suboptimality <= tol else None
@@ -70,9 +69,11 @@ def _moments(X: Array, problem: Problem) -> Moments | None:
 
 
 def _matrix(X: Array, moments: Moments, problem: Problem) -> Array:
-    """A, as `GramSum` sums it up."""
+    """A with trace 1, as `GramSum` sums it up."""
     d, center = X.shape[1], problem.center
     second, first = np.zeros((d, d)), np.zeros(d)
     shift = moments.mean if center and is_shifted(moments.mean, moments.variance) else None
     kernels.gram(make_rows(X, None, shift), second, first, np.zeros(d), problem.n_threads, True)
-    return about_mean(second, first if center else None, moments.total)
+    A = about_mean(second, first if center else None, moments.total)
+    A /= np.trace(A)
+    return A

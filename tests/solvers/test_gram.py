@@ -11,6 +11,7 @@ from solvers.problems import suboptimality, transformed, view_of
 from vrpca.data import gram
 from vrpca.data.view import View
 from vrpca.options import Options
+from vrpca.solvers import gram as solver
 from vrpca.solvers.gram import CHECKS, PRODUCTS, Checked, Gram, chi_squared, leading_pairs, squared_residuals
 
 pytestmark = pytest.mark.reference
@@ -105,6 +106,23 @@ def test_rounding_of_single_precision_is_measured(k, proof, kind, options, rng):
     assert (found.certificate.kind, found.certificate.failure) == (proof, 0.0)
     assert found.certificate.ceiling == found.certificate.mu
     assert suboptimality(Z, found.Vt) <= found.certificate.suboptimality
+
+
+@pytest.mark.parametrize(
+    ("part", "bounds", "proof"), [(1.1, 2, "probabilistic"), (0.7, 3, "probabilistic"), (0.2, 3, "exact")]
+)
+def test_rounding_is_measured_again_with_more_products_where_that_may_be_enough(part, bounds, proof, rng, monkeypatch):
+    """Of few products, squares may be 20 times as large as they look, of more 4 times. If not, A is summed up again."""
+    for constant in ("SINGLE", "UNMEASURED"):  # single precision first, whatever the tolerance
+        monkeypatch.setattr(solver, constant, 0.0)
+    k, options = 20, {"solver": "gram", "compute_u": False, "random_state": 0}
+    values = np.sqrt(np.r_[1.01 ** -np.arange(k), 0.99 * 1.01 ** -(k + np.arange(260.0 - k))])
+    X = (matrix_with_spectrum(4000, 260, values, rng) * 20 + np.arange(260) % 3).astype(np.float32)
+    first = vrpca.pca(X, k, tol=1e-10, **options).certificate.suboptimality
+    found = vrpca.pca(X, k, tol=part * first, **options)
+    assert found.converged and found.certificate.kind == proof
+    assert len(found.history) == bounds and found.n_passes == bounds
+    assert suboptimality(transformed(X.astype(float), True), found.Vt) <= found.certificate.suboptimality
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ double precision, in a pass of its own.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -198,9 +199,10 @@ class GramSum(MomentSum):
         total = np.trace(A)
         if squares.sum() > (CANCELS if self.sparse else FAR) * total:
             return None
-        if not (np.isfinite(A).all() and total > 0):
+        if not (math.isfinite(A.sum()) and total > 0):
             return None
-        return Matrix(A / total, self.in_double, ALIKE * float(errors.sum() / total))
+        A /= total
+        return Matrix(A, self.in_double, ALIKE * float(errors.sum() / total))
 
     def _errors_of_diagonal(self, moments: Moments) -> Array:
         """The errors of the diagonal, which the moments give in double precision.

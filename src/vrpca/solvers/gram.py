@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
@@ -37,11 +37,16 @@ SINGLE, SINGLE_ANGLE = 1e-10, 1e-4
 # The same where rounding is not measured. It is not worth measuring where A has few columns per product: with 11
 # products, 80000 x 100 takes 1.3 times as long as in double precision, and 80000 x 160 takes 0.9 of it.
 UNMEASURED, COLUMNS_PER_PRODUCT = 1e-9, 15
-LEAST_PASSES = 4  # that allow for measuring: with A in single and in double precision, and a pass for left vectors
+LEAST_PASSES = (
+    5  # that allow for measuring, twice: with A in single and in double precision, and a pass for left vectors
+)
 # Products in double precision that measure rounding; fewer of them take less time. If they are of random combinations,
 # squares may be 20 times as large as they look, for a failure probability of 1e-6; with 6 products, 170 times. On MNIST
 # (k = 50), 12 of them prove 4e-11, and 6 prove 4e-10.
 PRODUCTS, FEW_PRODUCTS = 12, 6
+# More products, if those were not enough: squares are 4 times as large as they look at most. They take a tenth of the
+# time that A takes in double precision, for 2000 columns. This part of the failure probability is left for them.
+MORE_PRODUCTS, LEFT_FOR_MORE = 48, 0.1
 LOOSE = 1e-8  # few products are enough for tolerances from here on ...
 MOST_LOST = 200  # ... if squares are no more than this many times as large as they look
 # Units of rounding, times the root of d and the largest eigenvalue. LAPACK's few eigenvectors are taken if no residual
@@ -146,7 +151,7 @@ class Gram(Solver[Answer]):
 
     def step(self, view: View, state: Answer, rng: Rng) -> Answer:
         """First measure what rounding of A hides, if that can be told. Otherwise, and then, A in double precision."""
-        if isinstance(state, GramState) and state.measured is None:
+        if isinstance(state, GramState):
             measured = self._measured(view, state, rng)
             if measured is not None:
                 return measured
@@ -157,7 +162,7 @@ class Gram(Solver[Answer]):
         if single is None:
             return exact_answer(A, self.width, view.dtype, view.n_threads)
         answer, V = solved(A, self.width, view.dtype, view.dtype, view.n_threads)
-        known = vars(answer) | {"steps_left": 2, "shown": single.error}
+        known = vars(answer) | {"steps_left": 3, "shown": single.error}
         return GramState(**known, V=V, checks=single.checks, images=single.images)
 
     def _measured(self, view: View, state: GramState, rng: Rng) -> Answer | None:
@@ -175,19 +180,39 @@ class Gram(Solver[Answer]):
         if min(outside[-1], spare.min(initial=np.inf)) <= 0:
             return None
         if k <= PRODUCTS:
-            kind, mix, least = "exact", np.eye(k), 1.0
+            mix, least = np.eye(k), 1.0
         else:
-            failure = min(self.options.failure_probability, MOST_FAILURE) / self.options.restarts
-            few = self.options.tol >= LOOSE and MOST_LOST * chi_squared(FEW_PRODUCTS, failure) > FEW_PRODUCTS
-            count = FEW_PRODUCTS if few else PRODUCTS
-            kind, mix, least = "probabilistic", rng.standard_normal((k, count)), chi_squared(count, failure)
+            count, least = self._products(state.measured)
+            mix = rng.standard_normal((k, count))
+        if not least:
+            return None
         W = state.V[:, :k] @ (mix / np.sqrt(outside)[:, None])
         U = view.exact_product(np.hstack([W, state.checks]))
         seen = float(np.linalg.norm(U[:, -CHECKS:] - state.images)) / np.sqrt(CHECKS)
         if seen > UNEXPECTED * max(usual, state.shown):
             return None
         squares = squared_residuals(state.V, U[:, :-CHECKS], theta, outside, spare, mix) / least
-        return replace(state.light(), measured=Measured(k, squares / float(theta[:k].sum())), steps_left=1, kind=kind)
+        measured = Measured(k, squares / float(theta[:k].sum()))
+        if k <= PRODUCTS or state.measured is not None:
+            return changed(state.light(), measured=measured, steps_left=1)
+        return changed(state, measured=measured, steps_left=2, kind="probabilistic")
+
+    def _products(self, before: Measured | None) -> tuple[int, float]:
+        """How many random combinations to multiply, and the least that they see of a square but for the probability.
+
+        Once that has been done, more of them; none if these would most likely prove too little.
+        """
+        options = self.options
+        failure = min(options.failure_probability, MOST_FAILURE) / options.restarts
+        first = (1 - LEFT_FOR_MORE) * failure
+        few = options.tol >= LOOSE and MOST_LOST * chi_squared(FEW_PRODUCTS, first) > FEW_PRODUCTS
+        count = FEW_PRODUCTS if few else PRODUCTS
+        least = chi_squared(count, first)
+        if before is None:
+            return count, least
+        more = chi_squared(MORE_PRODUCTS, LEFT_FOR_MORE * failure)
+        expected = before.suboptimality * (least / count) * (MORE_PRODUCTS / more)
+        return MORE_PRODUCTS, more if 2 * expected < options.tol else 0.0
 
 
 class Checked(NamedTuple):
