@@ -217,13 +217,12 @@ def outside_answer(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> float
     """
     if k >= len(theta):
         return float(mu)
-    largest, coupling = float(theta[k]), math.sqrt(max(0.0, _eigenvalues(G[k:, k:])[0]))
+    largest, coupling = float(theta[k]), math.sqrt(max(0.0, float(_largest_eigenvalues(G[k:, k:], 1)[0])))
     return (largest + mu) / 2 + float(np.hypot((largest - mu) / 2, coupling))
 
 
-def _eigenvalues(G: np.ndarray) -> np.ndarray:
-    """The eigenvalues of a symmetric matrix, largest first."""
-    return eigenpairs(G, 0)[0]
+def _largest_eigenvalues(G: np.ndarray, count: int) -> np.ndarray:
+    return eigenpairs(G, count, 0)[0]
 
 
 def _bound_with_gap(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> float:
@@ -235,11 +234,11 @@ def _bound_with_gap(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> floa
         return value + most
     M = G / delta
     M.flat[:: len(theta) + 1] += theta
-    return float(_eigenvalues(M)[:k].sum())
+    return float(_largest_eigenvalues(M, k).sum())
 
 
 def _bound_without_gap(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> float:
-    singular = np.sqrt(np.clip(_eigenvalues(G)[:k], 0, None))
+    singular = np.sqrt(np.clip(_largest_eigenvalues(G, k), 0, None))
     return float(theta[:k].sum() + k * max(0.0, mu - theta[k - 1]) + singular.sum())
 
 

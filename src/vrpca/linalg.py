@@ -8,8 +8,8 @@ from vrpca import kernels
 from vrpca.typing import Array
 
 CACHE_LINE = 64  # bytes, on x86-64 and on most ARM processors
-# Orders up to which our kernel finds eigenpairs faster than LAPACK: 9 of 50 in 78 us instead of 164, 9 of 100 in 410 us
-# instead of 580, but of 200 in as long (one core with AVX-512). All 8 of 8 take 3 us instead of 10.
+# Orders up to which our kernel finds eigenpairs: 9 of 50 in 53 us instead of LAPACK's 163, 9 of 100 in 200 us instead
+# of 580, all 8 of 8 in 3 us instead of 10 (one core with AVX-512). Beyond, LAPACK finds a few as fast.
 SMALL_ORDER = 100
 # The least pivot of Cholesky-QR is about the inverse of the condition number, 1e5 here: one round in double precision
 # leaves an error of 1e5^2 eps = 2e-6, and the next round squares that.
@@ -51,16 +51,16 @@ def cross(W: Array, U: Array) -> Array:
     return H
 
 
-def eigenpairs(A: Array, count: int) -> tuple[Array, Array]:
-    """All eigenvalues of a symmetric matrix, largest first, and the eigenvectors of the first `count`, as columns.
+def eigenpairs(A: Array, count: int, vectors: int | None = None) -> tuple[Array, Array]:
+    """The largest eigenvalues of a symmetric matrix, largest first, and eigenvectors as columns: of all, or of a few.
 
     Their errors are relative to the largest eigenvalue. LAPACK's are smaller where rows differ much in size.
     """
-    theta, V = np.empty(len(A)), np.empty((count, len(A)))
+    theta, V = np.empty(count), np.empty((count if vectors is None else vectors, len(A)))
     if len(A) <= SMALL_ORDER and kernels.eigenpairs(np.ascontiguousarray(A), theta, V):
         return theta, V.T
-    theta, vectors = np.linalg.eigh(A)
-    return theta[::-1], vectors[:, ::-1][:, :count]
+    values, found = np.linalg.eigh(A)
+    return values[::-1][:count], found[:, ::-1][:, : len(V)]
 
 
 def ritz(H: Array) -> tuple[Array, Array]:

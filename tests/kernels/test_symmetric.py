@@ -26,14 +26,16 @@ SPECTRA = {
 UNITS, ORTHOGONAL = 60, 500
 
 
-def check(A, count=None):
+def check(A, count=None, vectors=None):
     """The pairs are those of A: values as LAPACK's, orthonormal vectors, small residuals."""
     d, before = len(A), A.copy()
-    theta, V = np.full(d, np.nan), np.full((d if count is None else count, d), np.nan)
+    count = d if count is None else count
+    theta, V = np.full(count, np.nan), np.full((count if vectors is None else vectors, d), np.nan)
     assert native.eigenpairs(A, theta, V)
-    size = np.abs(np.linalg.eigvalsh(A)).max()
+    values = np.linalg.eigvalsh(A)[::-1]
+    size = np.abs(values).max()
     np.testing.assert_array_equal(A, before)
-    np.testing.assert_allclose(theta, np.linalg.eigvalsh(A)[::-1], rtol=0, atol=UNITS * eps(float) * size)
+    np.testing.assert_allclose(theta, values[:count], rtol=0, atol=UNITS * eps(float) * size)
     np.testing.assert_allclose(V @ V.T, np.eye(len(V)), rtol=0, atol=ORTHOGONAL * eps(float))
     residuals = A @ V.T - V.T * theta[: len(V)]
     np.testing.assert_allclose(residuals, 0, atol=UNITS * eps(float) * size)
@@ -51,6 +53,20 @@ def matrix(d, spectrum, seed):
 @given(st.sampled_from(ORDERS), st.sampled_from(sorted(SPECTRA)), st.integers(0, 2**32 - 1), st.integers(0, 100))
 def test_pairs_are_those_of_the_matrix(d, spectrum, seed, count):
     check(matrix(d, spectrum, seed), min(count, d))
+    check(matrix(d, spectrum, seed), min(count, d), min(count, d) // 2)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_eigenvalue_is_overlooked_where_blocks_do_not_see_each_other(seed):
+    """The first vector is in one of the blocks. The largest eigenvalues are in others."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 15, 4)
+    blocks = [matrix(int(m), "random", seed) + rng.uniform(-1, 1) * np.eye(m) for m in sizes]
+    A = np.zeros((sizes.sum(), sizes.sum()))
+    for block, end in zip(blocks, np.cumsum(sizes), strict=True):
+        A[end - len(block) : end, end - len(block) : end] = block
+    for count in (1, 3, int(sizes.sum())):
+        check(A, min(count, len(A)))
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e-20, 1e20, 1e160, 1e300])
@@ -103,16 +119,17 @@ def test_what_is_not_finite_has_no_pairs(kernels, bad, place):
         {"A": np.zeros((4, 3))},
         {"A": np.eye(4, dtype=np.float32)},
         {"A": np.asfortranarray(np.arange(16.0).reshape(4, 4))},
-        {"theta": np.zeros(3)},
-        {"theta": np.zeros(8)[::2]},
-        {"V": np.zeros((5, 4))},
+        {"theta": np.zeros(1)},
+        {"theta": np.zeros(5)},
+        {"theta": np.zeros(6)[::2]},
+        {"V": np.zeros((3, 4)), "theta": np.zeros(2)},
         {"V": np.zeros((2, 5))},
         {"V": np.zeros((2, 4), np.float32)},
     ],
     ids=str,
 )
 def test_wrong_arguments_are_refused(spoilt):
-    arguments = {"A": np.eye(4), "theta": np.zeros(4), "V": np.zeros((2, 4))} | spoilt
+    arguments = {"A": np.eye(4), "theta": np.zeros(3), "V": np.zeros((2, 4))} | spoilt
     with pytest.raises((TypeError, ValueError)):
         native.eigenpairs(**arguments)
 
@@ -135,6 +152,6 @@ def test_our_kernel_and_lapack_give_the_same_pairs(d):
     A = matrix(d, "power", 3)
     theta, V = linalg.eigenpairs(A, min(3, d))
     values, vectors = np.linalg.eigh(A)
-    np.testing.assert_allclose(theta, values[::-1], rtol=0, atol=UNITS * eps(float))
+    np.testing.assert_allclose(theta, values[::-1][: len(theta)], rtol=0, atol=UNITS * eps(float))
     overlap = np.abs((V * vectors[:, ::-1][:, : V.shape[1]]).sum(axis=0))
     np.testing.assert_allclose(overlap, 1, atol=1e-12)

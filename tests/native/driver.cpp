@@ -511,9 +511,9 @@ void test_eigenpairs(i64 d, i64 count) {
     Numbers A(d * d), image(count * d), product(count * count), identity(count * count);
     for (i64 i = 0; i < d; i++)
         for (i64 j = 0; j < d; j++) A[i * d + j] = X[i * d + j] + X[j * d + i];
-    auto theta = zeros<double>(d), V = zeros<double>(count * d), room = scratch<double>(DISPATCH(symmetric_size(d)));
+    auto theta = zeros<double>(count), V = zeros<double>(count * d), room = scratch<double>(DISPATCH(symmetric_size(d)));
     std::vector<i64> order(d);
-    const bool done = DISPATCH(eigenpairs(A.data(), d, theta.get(), V.get(), count, room.get(), order.data()));
+    const bool done = DISPATCH(eigenpairs(A.data(), d, theta.get(), count, V.get(), count, room.get(), order.data()));
     Numbers scaled(count * d);
     for (i64 a = 0; a < count; a++) {
         identity[a * count + a] = 1;

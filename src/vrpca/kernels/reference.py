@@ -200,14 +200,14 @@ def cross(W: Array, U: Array, H: Array) -> None:
 
 
 def eigenpairs(A: Array, theta: Array, V: Array) -> bool:
-    """All eigenvalues of a symmetric A, largest first, and the first eigenvectors, as many as V has rows.
+    """The largest eigenvalues of a symmetric A, as many as theta has room for, and eigenvectors of the first as rows.
 
-    Returns whether they were found: A may have entries that are not finite. For orders up to 100 or so.
+    There may be fewer rows than eigenvalues. Returns whether they were found: A may have entries that are not finite.
     """
     if not np.isfinite(A).all():
         return False
     values, vectors = np.linalg.eigh(A)
-    theta[:] = values[::-1]
+    theta[:] = values[::-1][: len(theta)]
     V[:] = vectors.T[::-1][: len(V)]
     return True
 

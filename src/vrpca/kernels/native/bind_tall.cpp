@@ -98,13 +98,13 @@ void bind_matrices(nb::module_& m) {
 
 void bind_symmetric(nb::module_& m) {
     m.def("eigenpairs", [](Mat<const double> A, Vec<double> theta, Mat<double> V) {
-        i64 d = A.shape(0), count = V.shape(0);
-        require(i64(A.shape(1)) == d && i64(theta.size()) == d && i64(V.shape(1)) == d && count <= d,
-                "A must be square, theta and the rows of V as long as a row of A, and V must have no more rows than A");
+        i64 d = A.shape(0), values = theta.size(), vectors = V.shape(0);
+        require(i64(A.shape(1)) == d && i64(V.shape(1)) == d && vectors <= values && values <= d,
+                "A must be square, the rows of V as long as those of A, and there must be no more of them than of theta");
         nb::gil_scoped_release release;
         auto room = scratch<double>(DISPATCH(symmetric_size(d)));
         auto order = scratch<i64>(d);
-        return DISPATCH(eigenpairs(A.data(), d, theta.data(), V.data(), count, room.get(), order.get()));
+        return DISPATCH(eigenpairs(A.data(), d, theta.data(), values, V.data(), vectors, room.get(), order.get()));
     }, array("A"), array("theta"), array("V"));
 }
 
