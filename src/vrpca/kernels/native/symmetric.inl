@@ -62,8 +62,8 @@ inline void tridiagonalise(double* H, i64 ld, double* tau, double* w, Tridiagona
         const i64 m = T.d - k;
         if (m == 0) break;
         double *v = H + k * ld + k + 1, *rest = H + (k + 1) * ld + k + 1;
-        const double length = std::sqrt(inner(v, v, m));
-        const bool reflects = length * length != v[0] * v[0];
+        const double others = inner(v + 1, v + 1, m - 1), length = std::sqrt(v[0] * v[0] + others);
+        const bool reflects = others > 0;  // however small they are beside the first entry
         const double beside = !reflects ? v[0] : v[0] > 0 ? -length : length;
         if (k > 0) T.beside[m - 1] = beside;
         tau[k] = reflects ? 1 / (length * length + std::fabs(v[0]) * length) : 0;
