@@ -358,3 +358,13 @@ def test_a_start_where_the_data_are_zero_hides_nothing(solver, dtype, rng):
     explained = np.linalg.norm(X.astype(float) @ V) ** 2 / (s[:3] ** 2).sum()
     assert 1 - explained <= found.certificate.suboptimality
     assert found.converged
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("solver", ["accelerated", "krylov", "power", "vr"])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+def test_many_equal_rows_of_float32_do_not_make_a_certificate_too_small(kind, solver, seed):
+    """Large means that are not subtracted: almost all products that are added up are equal, and rounded one way."""
+    rng = np.random.default_rng(seed)
+    X = (rng.uniform(0.1, 1, 12) + 1e-8 * rng.standard_normal((16000, 12))).astype(np.float32)
+    holds(kind(X), 1, solver=solver, tol=1e-4, random_state=seed)

@@ -19,9 +19,17 @@ from kernel_cases import (
 )
 
 from helpers import eps
+from vrpca.certificate import BIASED
 from vrpca.kernels import _native as native
 from vrpca.kernels import reference
 from vrpca.linalg import CACHE_LINE, aligned_zeros
+
+
+def csr_of(X, col_scale=None, shift=None, row_scale=None):
+    """The rows of X as sparse ones."""
+    i, j = np.nonzero(X)
+    indptr = np.searchsorted(i, np.arange(len(X) + 1)).astype(np.int32)
+    return native.csr_rows(indptr, j.astype(np.int32), X[i, j], X.shape[1], col_scale, shift, row_scale, None, 1.0)
 
 
 def check_product(case, rng, width, threads, with_P, start=0.0):
@@ -235,14 +243,31 @@ def test_float32_sums_over_many_sparse_rows_keep_their_accuracy(threads, rng):
     """One common column and a few rare ones, as in counts: U's entries are sums of n terms of one sign."""
     n, d = 200_000, 8
     X = rng.uniform(0.5, 1, (n, d)).astype(np.float32) * (rng.random((n, d)) < np.geomspace(1, 0.05, d))
-    i, j = np.nonzero(X)
-    indptr = np.searchsorted(i, np.arange(n + 1)).astype(np.int32)
-    rows = native.csr_rows(indptr, j.astype(np.int32), X[i, j], d, None, None, None, None, 1.0)
     (W,) = to(np.float32, rng.uniform(0, 1, (d, 3)))
     U = np.zeros((d, 3), np.float32)
-    native.product(rows, W, U, None, threads)
+    native.product(csr_of(X), W, U, None, threads)
     exact = X.astype(float).T @ (X.astype(float) @ W.astype(float))
     assert np.linalg.norm(U - exact) < 8 * eps(np.float32) * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("width", [1, 5])
+@pytest.mark.parametrize("others", [0, 3000], ids=["all columns are full", "most columns are empty"])
+@pytest.mark.parametrize("kind", ["csr", "dense"])
+def test_sums_of_equal_rows_are_not_rounded_one_way(kind, others, width, threads, rng):
+    """However many rows there are: 10000 equal numbers, added up in float32, would be off by hundreds of roundings."""
+    n, d = 10_000, 10
+    X = np.zeros((n, d + others), np.float32)
+    X[:, :d] = rng.uniform(0.1, 1, d)
+    if others:
+        X[np.arange(n), d + rng.integers(others, size=n)] = 0.01
+    (W,) = to(np.float32, np.zeros((d + others, width)))
+    W[:d] = (X[0, :d] / np.linalg.norm(X[0, :d]))[:, None]
+    U = np.zeros_like(W)
+    rows = csr_of(X) if kind == "csr" else native.dense_rows(X, None, None, None, None, 1.0)
+    native.product(rows, W, U, None, threads)
+    exact = X.astype(float).T @ (X.astype(float) @ W.astype(float))
+    assert np.linalg.norm(U - exact) < BIASED * eps(np.float32) * np.linalg.norm(exact)
 
 
 @settings(max_examples=100)

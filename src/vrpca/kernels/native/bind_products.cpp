@@ -1,6 +1,7 @@
 // Bindings of the kernels of products.hpp and gram.hpp. The rows are split among threads, and every thread has sums
 // of its own. The sums are added in order, so that a result depends only on the number of threads.
 #include <algorithm>
+#include <cstdint>
 #include <type_traits>
 #include <vector>
 
@@ -13,21 +14,69 @@ namespace {
 
 // ------------------------------------------------------------------------------------------------- sparse rows
 
-// Rows whose contributions are summed in T before they are added to U. More rows make the adding cheaper. Fewer rows
-// keep rounding from growing with the number of rows. There are at least 16384 rows, and at least 8 stored entries
-// per column.
-template <class T, class I>
-i64 rows_per_sum(const CsrRows<T, I>& r) {
-    const i64 entries = r.indptr[r.n] - r.indptr[0];
-    return std::max<i64>(16384, entries ? i64(8.0 * double(r.d) * double(r.n) / double(entries)) : r.n);
-}
+// Rows after which some sums are settled. Fewer rows keep sums shorter. More rows cost less time.
+constexpr i64 RUN = 128;
+
+// Sums in double, of columns that have many entries. Equal numbers are rounded one way in a sum in A: 16000 of them can
+// be off by a thousand roundings. So sums are settled from time to time: they are moved from U to sums in double. Before
+// each run of rows, this is done for the columns where the first of these rows has an entry. So a column gets about RUN
+// entries between two times, however sparse it is. The first time, a column is only marked: most columns of few entries
+// are not seen again, and cost nothing more.
+template <class A>
+class Settled {
+public:
+    // For U (d x l, with rows ld apart).
+    Settled(i64 d, i64 l, i64 ld) : l_(l), ld_(ld), place_(d, UNSEEN) {}
+
+    // Moves the sums of these columns away from U.
+    template <class I>
+    void take(const I* columns, i64 count, A* U) {
+        for (i64 k = 0; k < count; k++) {
+            const i64 j = columns[k];
+            if (place_[j] == UNSEEN) {
+                place_[j] = SEEN;
+                continue;
+            }
+            A* u = U + j * ld_;
+            double* sum = sum_of(j);
+            for (i64 c = 0; c < l_; c++) {
+                sum[c] += double(u[c]);
+                u[c] = A(0);
+            }
+        }
+    }
+
+    // Adds all sums to U, whose rows may be another distance apart.
+    void give_back(A* U, i64 ld) const {
+        for (size_t k = 0; k < columns_.size(); k++) {
+            A* u = U + columns_[k] * ld;
+            for (i64 c = 0; c < l_; c++) u[c] = A(double(u[c]) + sums_[k * l_ + c]);
+        }
+    }
+
+private:
+    static constexpr std::int32_t UNSEEN = -2, SEEN = -1;
+
+    double* sum_of(i64 j) {
+        if (place_[j] == SEEN) {
+            place_[j] = std::int32_t(columns_.size());
+            columns_.push_back(j);
+            sums_.resize(sums_.size() + l_);
+        }
+        return sums_.data() + place_[j] * l_;
+    }
+
+    i64 l_, ld_;
+    std::vector<std::int32_t> place_;  // of each column among the sums
+    std::vector<i64> columns_;         // the columns that have sums
+    std::vector<double> sums_;         // l for each of them
+};
 
 struct SparsePlan {
     bool in_place;  // W and U are used as they are; otherwise W is copied, and every thread has a U of its own
     i64 width;      // the distance between the rows of W, and between the rows of a thread's U
     i64 parts;      // the number of threads
     i64 copies;     // the number of threads that have a U of their own
-    i64 per_sum;    // the rows of a part that are summed before they are added to U
 };
 
 // W, U and P of a product with some of their columns. Rows are ld apart. P may be null.
@@ -47,14 +96,13 @@ bool few_entries(const CsrRows<T, I>& r) { return r.indptr[r.n] - r.indptr[0] < 
 // adds in another order. A thread gets at least as many entries as its own U has rows.
 template <class A, class T, class I>
 SparsePlan plan_product(const CsrRows<T, I>& r, const Block<A>& b, i64 threads) {
-    const i64 l = b.l, entries = r.indptr[r.n] - r.indptr[0], per_sum = rows_per_sum(r);
-    const bool few = few_entries(r), one_sum = few || r.n <= per_sum * threads;
+    const i64 l = b.l, entries = r.indptr[r.n] - r.indptr[0];
+    const bool few = few_entries(r);
     SparsePlan plan;
     plan.in_place = b.ld == l && (few || l <= 2 || l == 4 || l * i64(sizeof(A)) % 32 == 0);
     plan.width = plan.in_place ? l : DISPATCH(padded(l));
     plan.parts = few ? 1 : std::max<i64>(1, std::min<i64>(threads, entries / std::max<i64>(1, r.d)));
-    plan.copies = plan.in_place && one_sum ? plan.parts - 1 : plan.parts;
-    plan.per_sum = one_sum ? std::max<i64>(1, r.n) : per_sum;
+    plan.copies = plan.in_place ? plan.parts - 1 : plan.parts;
     return plan;
 }
 
@@ -100,25 +148,26 @@ void few_columns(const BoundRows<CsrRows<T, I>>& self, const Block<A>& b, i64 th
     const A* W = plan.in_place ? b.W : copy;
     const auto mW = m ? shift_times(m, W, d, l, plan.width) : std::vector<double>();
     auto tail = zeros<double>(parts * l);
-    const i64 sums = std::max<i64>(1, (largest_part(cut) + plan.per_sum - 1) / plan.per_sum);
-    for (i64 s = 0; s < sums; s++) {
-        in_parallel(parts, [&](i64 p) {
-            A* mine = p < plan.copies ? partial + p * size : b.U;
-            if (p < plan.copies) std::fill(mine, mine + size, A(0));
-            const i64 lo = std::min(cut[p + 1], cut[p] + s * plan.per_sum);
-            const i64 hi = std::min(cut[p + 1], lo + plan.per_sum);
-            DISPATCH(product(r, lo, hi, W, m ? mW.data() : nullptr, l, plan.width, mine, b.P, b.ld,
-                             tail.get() + p * l));
+    const bool long_sums = largest_part(cut) > RUN;
+    std::vector<Settled<A>> settled(parts, Settled<A>(long_sums ? d : 0, l, plan.width));
+    in_parallel(parts, [&](i64 p) {
+        A* mine = p < plan.copies ? partial + p * size : b.U;
+        if (p < plan.copies) std::fill(mine, mine + size, A(0));
+        for (i64 lo = cut[p]; lo < cut[p + 1]; lo += RUN) {
+            const i64 first = r.indptr[lo];
+            if (long_sums) settled[p].take(r.indices + first, i64(r.indptr[lo + 1]) - first, mine);
+            DISPATCH(product(r, lo, std::min(cut[p + 1], lo + RUN), W, m ? mW.data() : nullptr, l, plan.width, mine,
+                             b.P, b.ld, tail.get() + p * l));
+        }
+    });
+    for (i64 p = 1; p < parts; p++)
+        for (i64 c = 0; c < l; c++) tail[c] += tail[p * l + c];
+    if (plan.copies || m)
+        in_parallel(parts, [&](i64 q) {
+            DISPATCH(add_partials(partial, plan.copies, d, d * q / parts, d * (q + 1) / parts, l, plan.width, m,
+                                  tail.get(), b.U, b.ld));
         });
-        const bool last = s + 1 == sums;
-        for (i64 p = 1; last && p < parts; p++)
-            for (i64 c = 0; c < l; c++) tail[c] += tail[p * l + c];
-        if (plan.copies || (m && last))
-            in_parallel(parts, [&](i64 q) {
-                DISPATCH(add_partials(partial, plan.copies, d, d * q / parts, d * (q + 1) / parts, l, plan.width,
-                                      last ? m : nullptr, tail.get(), b.U, b.ld));
-            });
-    }
+    for (const auto& sums : settled) sums.give_back(b.U, b.ld);
 }
 
 // Columns that are multiplied at a time where W is large. All of them are in one chunk of the kernel, and more of W and

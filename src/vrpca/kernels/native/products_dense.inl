@@ -22,7 +22,7 @@ constexpr i64 SPAN = 4096;
 
 // Rows that are summed in T before the sums are added to those in double. A larger number costs less time for adding. A
 // smaller number keeps rounding smaller.
-constexpr i64 SUMMED = 256;
+constexpr i64 SUMMED = 128;
 
 template <class T>
 i64 column_length(i64 d) { return (d + LANE<T> - 1) / LANE<T> * LANE<T>; }
