@@ -368,3 +368,14 @@ def test_many_equal_rows_of_float32_do_not_make_a_certificate_too_small(kind, so
     rng = np.random.default_rng(seed)
     X = (rng.uniform(0.1, 1, 12) + 1e-8 * rng.standard_normal((16000, 12))).astype(np.float32)
     holds(kind(X), 1, solver=solver, tol=1e-4, random_state=seed)
+
+
+@pytest.mark.parametrize("solver", ["hybrid", "vr", "oja"])
+def test_sparse_rows_with_a_huge_mean_are_refused_however_they_are_drawn(solver):
+    """The norms that rows are drawn by are known all the same: what is refused are products, with cause and remedy."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = np.tile(1e4 * rng.standard_normal(200), (300, 1)).astype(np.float32)
+        X[:, 0] = rng.standard_normal(300)
+        with pytest.raises(vrpca.DataError, match=r"times as large as their deviations.*pass X as float64"):
+            vrpca.svd(sp.csr_array(X), 1, center=True, solver=solver, sampling="norm", random_state=seed)

@@ -283,6 +283,25 @@ def test_row_norms_agree_with_their_twin(drawn):
     assert (norms >= 0).all()
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize(("dtype", "size"), [(np.float32, 1e5), (np.float64, 1e6)])
+@pytest.mark.parametrize("full", [True, False], ids=["all entries are stored", "columns of small means are sparse"])
+def test_row_norms_keep_their_digits_where_means_are_large(full, dtype, size, scaled, rng):
+    """Means are subtracted before anything is squared: centring would leave no digit of float32 squares."""
+    n, d = 50, 12
+    means = np.full(d, size)
+    X = means + rng.standard_normal((n, d))
+    if not full:
+        means[::2] = 0.5
+        X[:, ::2] = rng.random((n, 6)) < 0.5
+    X, s = to(dtype, X, rng.uniform(0.5, 2, d) if scaled else np.ones(d))
+    a, m = rng.uniform(0.5, 2, n), means * s
+    norms = np.full(n, np.nan)
+    native.row_norms(csr_of(X, s if scaled else None, m, a), norms)
+    Z = (X.astype(np.longdouble) * s - m) * a[:, None]
+    np.testing.assert_allclose(norms, (Z**2).sum(1).astype(float), rtol=d * eps(float) * size**2)
+
+
 def check_moments(case, weight, factor, threads):
     args = weight, factor, threads
     found = [implementation.moments(case.rows(implementation), *args) for implementation in (native, reference)]

@@ -13,9 +13,8 @@ void row_norms(const Rows& rows, double* norms, typename Rows::T* scratch) {
     double mm = m ? inner(m, m, rows.d) : 0;
     for (i64 i = 0; i < rows.n; i++) {
         auto x = row_of(rows, i, scratch);
-        double a = row_factor(rows.map, i), b = row_shift(rows.map, i), s = squared_norm(rows, x);
-        if (m) s += b * (b * mm - 2 * dot_shift(rows, x, m));
-        norms[i] = a * a * (s > 0 ? s : 0);
+        double a = row_factor(rows.map, i);
+        norms[i] = a * a * squared_norm(rows, x, m, mm, row_shift(rows.map, i));
     }
 }
 

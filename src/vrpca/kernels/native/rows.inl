@@ -47,27 +47,19 @@ inline A value(SparseRow<T, I> x, i64 k, const T* scale) {
     return S ? A(x.v[k]) * A(scale[x.j[k]]) : A(x.v[k]);
 }
 
-// |x * s|^2.
+// |x * s - b m|^2, where mm = |m|^2; m may be null. Means may be larger than deviations by almost all digits of T. So
+// they are subtracted before anything is squared, in double. What is left for entries that are not stored is b m alone.
 template <class T, class I>
-inline T squared_norm(const CsrRows<T, I>& rows, const SparseRow<T, I>& x) {
+inline double squared_norm(const CsrRows<T, I>& rows, const SparseRow<T, I>& x, const double* m, double mm, double b) {
     const T* s = rows.map.col_scale;
-    T sum = 0;
-    if (s) {
-        for (i64 k = 0; k < x.nnz; k++) sum += value<true, T>(x, k, s) * value<true, T>(x, k, s);
-        return sum;
+    double stored = 0, means = 0;
+    for (i64 k = 0; k < x.nnz; k++) {
+        const double v = s ? value<true, double>(x, k, s) : double(x.v[k]), c = m ? b * m[x.j[k]] : 0;
+        stored += (v - c) * (v - c);
+        means += c * c;
     }
-#pragma omp simd reduction(+ : sum)
-    for (i64 k = 0; k < x.nnz; k++) sum += x.v[k] * x.v[k];
-    return sum;
-}
-
-// (x * s) . m.
-template <class T, class I>
-inline double dot_shift(const CsrRows<T, I>& rows, const SparseRow<T, I>& x, const double* m) {
-    double s = 0;
-    for (i64 k = 0; k < x.nnz; k++)
-        s += double(x.v[k]) * (rows.map.col_scale ? double(rows.map.col_scale[x.j[k]]) : 1.0) * m[x.j[k]];
-    return s;
+    const double rest = x.nnz < rows.d ? b * b * mm - means : 0;
+    return stored + (rest > 0 ? rest : 0);
 }
 
 template <class T, class I>
@@ -139,13 +131,11 @@ inline void widen(const DenseRows<float>& rows, i64 i, double* out) {
     else widen_entries<false, false>(rows, i, out);
 }
 
+// The same for dense rows: row_of has subtracted the shift.
 template <class T>
-inline T squared_norm(const DenseRows<T>& rows, const DenseRow<T>& x) { return dot(x.z, x.z, rows.d); }
-
-// Never called, because row_of subtracts the shift from dense rows. Templates for both kinds of rows need it to
-// compile.
-template <class T>
-inline double dot_shift(const DenseRows<T>&, const DenseRow<T>&, const double*) { return 0; }
+inline double squared_norm(const DenseRows<T>& rows, const DenseRow<T>& x, const double*, double, double) {
+    return dot(x.z, x.z, rows.d);
+}
 
 template <class T>
 inline void prefetch_row(const DenseRows<T>& rows, i64 i) {
