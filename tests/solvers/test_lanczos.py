@@ -19,7 +19,7 @@ from solvers.problems import (
     with_eigenvalues,
     with_singular_values,
 )
-from vrpca.linalg import ritz
+from vrpca.linalg import ritz, sweep
 from vrpca.options import Options
 from vrpca.solvers.accelerated import Narrow
 from vrpca.solvers.lanczos import Lanczos
@@ -120,6 +120,26 @@ def test_identity_at_every_step(columns, dtype, tight):
         assert view.rows_read == read + 200 and state.products == step
         check(state, A)
     assert restarts > 3 if tight else restarts <= 2
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rounding_of_what_is_in_the_space_already_does_not_become_a_direction(dtype):
+    """Rows that are multiples of one vector in S, but for their last bits: whatever is kept of them is orthonormal.
+
+    Products are like that where centring leaves little but rounding.
+    """
+    d, base, count, eps = 22, 20, 4, float(np.finfo(dtype).eps)
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        space = Lanczos(view_of(rng.standard_normal((50, d)).astype(dtype)), 6, count, 10, d, rng)
+        space.S = np.empty((base + 2 * count, d), dtype)
+        space.S[:base] = orthonormal(d, base, rng).T
+        V = space.S[base : base + count]
+        V[...] = 1e-10 * np.outer(2.0 ** -np.arange(count), rng.standard_normal(base) @ space.S[:base].astype(float))
+        V[0] = np.where(rng.random(d) < 0.1, np.nextafter(V[0], dtype(1)), V[0])
+        kept = space._orthonormal_levels(base, sweep(space.S[:base], V, n_threads=1), 1e-27)[2]
+        S = space.S[: base + kept].astype(float)
+        np.testing.assert_allclose(S[base:] @ S.T, np.eye(len(S))[base:], atol=16 * eps * np.sqrt(d), err_msg=str(seed))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -18,6 +18,7 @@ from vrpca.solvers.search_space import Images, support_of, with_room
 
 NOISE = 0.01  # if less is left of a unit vector after Gram-Schmidt, it is dropped: two digits are lost at most
 LEVEL = 1e-3  # directions shorter than this part of the longest wait: they would lose as many digits to its rounding
+GRAM = 8  # units of rounding of inner products, relative to the squared lengths: differences below this are rounding
 ROUNDING = 8  # times the rounding of products, and |A Z|: shorter residuals are rounding
 
 
@@ -118,20 +119,23 @@ class Lanczos:
 
         Directions that differ too much in length are taken one level after the other. A Gram matrix alone would lose
         the short ones in the rounding of the long ones. `D` is ``V [S; V]^T``. Directions shorter than `shortest` are
-        left out. Returns C and F with ``V_before = C S + F V_after``, and how many rows V has left.
+        left out, and those that the rounding of D could have made up where V has little outside S. Returns C and F with
+        ``V_before = C S + F V_after``, and how many rows V has left.
         """
-        count, at = len(D), base
+        count, at, eps = len(D), base, float(np.finfo(self.S.dtype).eps)
         C, F, rest = np.zeros((count, base)), np.zeros((count, 0)), np.eye(count)  # V_before = C S + F V_after + rest V
         while True:
             V = self.S[at : at + len(D)]
             lengths, Y = np.linalg.eigh(D[:, at:] - D[:, :at] @ D[:, :at].T)
             lengths = np.sqrt(np.clip(lengths, 0, None))
-            long = lengths > max(shortest, LEVEL * lengths[-1])
-            lower = Y[:, ~long].T @ V if lengths[-1] > shortest and not long.all() else None
+            there = max(shortest, float(np.sqrt(GRAM * eps * D[:, at:].diagonal().max())))
+            least = max(there, LEVEL * lengths[-1])
+            long = lengths > least
+            lower = Y[:, ~long].T @ V if lengths[-1] > there and not long.all() else None
             if not long.any():  # what the vectors see of S counts all the same
                 inside = rest @ D[:, :at]
                 return C + inside[:, :base], F + inside[:, base:], at - base
-            left, factor, D = orthonormal_rows(self.S[:at], V, D, max(shortest, LEVEL * lengths[-1]), self.n_threads)
+            left, factor, D = orthonormal_rows(self.S[:at], V, D, least, self.n_threads)
             again, second, D = orthonormal_rows(self.S[:at], V[: len(D)], D, NOISE, self.n_threads)
             inside = rest @ (left + factor @ again)
             C, F = C + inside[:, :base], np.hstack([F + inside[:, base:], rest @ factor @ second])
