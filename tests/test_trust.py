@@ -370,6 +370,16 @@ def test_many_equal_rows_of_float32_do_not_make_a_certificate_too_small(kind, so
     holds(kind(X), 1, solver=solver, tol=1e-4, random_state=seed)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("solver", ["vr", "oja", "power"])
+def test_a_loose_tolerance_is_met_whatever_the_start_sees(solver):
+    """Three large eigenvalues, and a solver that stops as soon as an estimate counts: 100 starts."""
+    X = matrix_with_spectrum(862, 120, np.sqrt(np.r_[0.42, 0.31, 0.27, np.full(117, 1e-6)]), np.random.default_rng(0))
+    for seed in range(100):
+        found = vrpca.svd(X, 1, solver=solver, tol=0.01, max_passes=60, random_state=seed, compute_u=False)
+        assert suboptimality(X, found.Vt, False) <= found.certificate.suboptimality, seed
+
+
 @pytest.mark.parametrize("solver", ["hybrid", "vr", "oja"])
 def test_sparse_rows_with_a_huge_mean_are_refused_however_they_are_drawn(solver):
     """The norms that rows are drawn by are known all the same: what is refused are products, with cause and remedy."""

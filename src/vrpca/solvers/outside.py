@@ -19,7 +19,9 @@ from vrpca.data.view import View
 from vrpca.solvers.base import Rng
 from vrpca.solvers.search_space import SearchSpace
 
-CHUNK = 4096  # entries of the probe's vectors that are replaced at a time: 6 rows of float32 take 96 kB of cache
+SEARCHED = 4  # vectors that a probe searches the span of
+CHUNK = 4096  # entries of the probe's vectors that are replaced at a time: 8 rows of float32 take 128 kB of cache
+TURNED = 1e-3  # of the squares of a column of W: where W has turned away from less, rounding would count a thousandfold
 ROUNDING = 100  # times eps: squares of unit vectors below this may be rounding, about sqrt(d) eps at d = 1e4
 DEPENDENT = 1e-6  # eigenvalues of a Gram matrix of unit vectors below this: a combination has lost 3 digits
 DRIFTED = 2  # a Ritz value above this multiple of the trace outside W, which bounds it, is more than rounding
@@ -71,10 +73,13 @@ class Probe:
 
     A locally optimal conjugate gradient iteration (Knyazev 2001) on one vector from a random start: the span S of the
     current vector, the last direction and the residual is searched, and only the residual needs a product with A.
+    The last column of the W before is searched as well: its product is known. Where W turns, it is about to find
+    something, and has not found all of it. A random start may see little of just that.
     W is taken out of them by way of small matrices, in the precision of the data: an estimate needs no more.
     """
 
-    pairs: np.ndarray  # rows: vector, direction, residual, and their images; zero until they are there; handed on
+    # Rows: vector, direction, residual, a column of the W before, and their images; zero until they are there.
+    pairs: np.ndarray  # handed on from probe to probe
     value: float = 0.0  # the Ritz value
     residual: float = np.inf  # the length of its residual
     products: int = 0  # how many products it has seen
@@ -82,7 +87,7 @@ class Probe:
     @classmethod
     def random(cls, d: int, dtype: np.dtype, rng: Rng) -> Probe:
         """A probe that starts from a random vector."""
-        probe = cls(np.zeros((6, d), dtype))
+        probe = cls(np.zeros((2 * SEARCHED, d), dtype))
         rng.standard_normal(out=probe.column, dtype=dtype)
         probe.column[:] /= np.linalg.norm(probe.column)
         return probe
@@ -95,24 +100,31 @@ class Probe:
     def updated(self, image: np.ndarray, W: np.ndarray, U: np.ndarray, theta: np.ndarray) -> Probe:
         """The probe after ``image = A column``, for the current W and U = A W; it has the next column."""
         products = self.products + 1
-        self.pairs[5] = image
-        S = self.pairs[:3]
+        self.pairs[SEARCHED + 2] = image
+        S = self.pairs[:SEARCHED]
         G = np.array([[float(s @ b) for b in self.pairs] for s in S])
         C, D = (S @ W).astype(float), (S @ U).astype(float)  # S' = S - C W^T, A S' = A S - C U^T
-        M = G[:, :3] - C @ C.T
-        H = G[:, 3:] - C @ D.T - D @ C.T + (C * theta) @ C.T
+        M = G[:, :SEARCHED] - C @ C.T
+        H = G[:, SEARCHED:] - C @ D.T - D @ C.T + (C * theta) @ C.T
+        if M[3, 3] < TURNED:
+            M[3] = M[:, 3] = 0
         eps = float(np.finfo(W.dtype).eps)
         T, values = _leading_pairs(M, H, eps)
         if T is None:  # nothing is left outside W
-            self.pairs[[0, 1, 3, 4]] = 0
+            self._forget()
             return Probe(self.pairs, 0.0, 0.0, products)
         value = float(values[0])
         if value > DRIFTED * max(0.0, 1 - float(theta.sum())) + eps:  # tr A = 1: images of images have drifted
             self.column[:] = self.pairs[0]  # begin again with the vector's own product
-            self.pairs[[0, 1, 3, 4]] = 0
+            self._forget()
             return Probe(self.pairs)
         residual = self._combine(_kept(T[:, 0], M, eps), C, D, W, U, theta, value)
+        self.pairs[3], self.pairs[SEARCHED + 3] = W[:, -1], U[:, -1]
         return Probe(self.pairs, value, residual, products)
+
+    def _forget(self) -> None:
+        """Leave nothing but the column that is to be multiplied next."""
+        self.pairs[np.arange(2 * SEARCHED) != 2] = 0
 
     def _combine(
         self, Y: np.ndarray, C: np.ndarray, D: np.ndarray, W: np.ndarray, U: np.ndarray, theta: np.ndarray, value: float
@@ -122,8 +134,9 @@ class Probe:
         All rows are replaced chunk by chunk, within the cache.
         """
         y, c = Y[0], Y[0] @ C
-        of_pairs, of_W, of_U = np.zeros((5, 6)), np.zeros((5, len(theta))), np.zeros((5, len(theta)))
-        of_pairs[:2, :3] = of_pairs[3:, 3:] = Y
+        rows = np.array([0, 1, 2, SEARCHED, SEARCHED + 1])  # vector, direction, residual, images of the first two
+        of_pairs, of_W, of_U = np.zeros((5, 2 * SEARCHED)), np.zeros((5, len(theta))), np.zeros((5, len(theta)))
+        of_pairs[:2, :SEARCHED] = of_pairs[3:, SEARCHED:] = Y
         of_W[:2] = of_U[3:] = -Y @ C
         of_pairs[2] = np.append(-value * y, y)
         of_W[2] = value * c - (y @ D - c * theta)  # the image's part in W's span goes, too
@@ -134,7 +147,7 @@ class Probe:
             new = of_pairs @ chunk
             new += _times_tall(of_W, W[j : j + CHUNK])
             new += _times_tall(of_U, U[j : j + CHUNK])
-            chunk[:5] = new
+            chunk[rows] = new
         residual = float(np.linalg.norm(self.column))
         if residual > 0:
             self.column[:] /= self.column.dtype.type(residual)

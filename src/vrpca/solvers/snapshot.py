@@ -21,7 +21,7 @@ from vrpca.solvers.outside import Probe
 from vrpca.solvers.steps import NO_STEP, Step
 
 EPOCH_BLOCKS = 5  # arrays of d times the width that an epoch of `vr` holds at its peak
-PROBE = 8  # vectors of a probe: its pairs, and the image of its column
+PROBE = 10  # vectors of a probe: its pairs, and the image of its column
 
 
 @dataclass(frozen=True, kw_only=True)
