@@ -78,6 +78,17 @@ def test_variances_beside_a_large_mean_take_one_more_pass(form, dtype, weighted)
         assert TruncatedSVD(2).fit(data - data.mean(axis=0), sample_weight=weights).n_passes_ == 1
 
 
+@pytest.mark.parametrize("solver", ["gram", "accelerated", "power"])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize("d", [20, 60, 400])
+def test_variances_of_scores_are_exact_where_every_column_has_a_mean(d, kind, solver):
+    """Means as large as deviations add up over the columns: the first score's mean square is d times its variance."""
+    X = (np.random.default_rng(0).standard_normal((1500, d)) + 1).astype(np.float32)
+    model = vrpca.TruncatedSVD(2, solver=solver, tol=1e-3, random_state=0).fit(kind(X))
+    scores = X.astype(float) @ model.components_.T.astype(float)
+    np.testing.assert_allclose(model.explained_variance_, scores.var(axis=0), rtol=1e-5)
+
+
 def test_rows_that_are_all_equal_explain_nothing():
     model = TruncatedSVD(1).fit(np.ones((10, 4)))
     assert model.explained_variance_ratio_ == [0] and model.explained_variance_ == pytest.approx(0)

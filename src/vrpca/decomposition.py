@@ -490,7 +490,7 @@ def _with_variances(found: Decomposition, job: Job, columns: _Columns) -> Decomp
     mean = columns.put_back(moments.data_mean, 0.0)
     score_mean, square = found.Vt @ mean, (found.s.astype(np.float64) / np.sqrt(found.n_samples)) ** 2
     variance, passes = np.maximum(square - score_mean**2, 0.0), found.n_passes
-    visible = np.sqrt(np.finfo(found.s.dtype).eps)  # half of the digits are left above this part
+    visible = np.finfo(found.s.dtype).eps ** 0.25  # three quarters of the digits are left above this part
     if (variance < visible * square).any() and found.status is not Status.INTERRUPTED:
         kept = found.Vt if columns.kept is None else found.Vt[:, columns.kept]
         variance = score_variance(problem.source, kept, moments.data_mean, problem.weights)
