@@ -44,7 +44,7 @@ from vrpca.solvers.steps import Step
 from vrpca.solvers.witness import Witness
 from vrpca.typing import Array, Rng
 
-FORMAT = 4  # to be raised when the meaning of something in the file changes
+FORMAT = 5  # to be raised when the meaning of something in the file changes
 EVERY = 1.0  # seconds between two writings, at least: what is lost is no loss then
 SHARE = 0.02  # of the time that may be spent on writing, so that a fit takes at most some 2% longer
 RATE = 5e8  # bytes per second that are expected of the first writing: half of what these disks take
