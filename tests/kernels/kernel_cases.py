@@ -15,7 +15,7 @@ from vrpca.kernels import reference
 KINDS = ("dense", "csr32", "csr64")
 DTYPES = (np.float32, np.float64)
 MAPS = list(combinations((False, True), repeat=4))  # col_scale, shift, row_scale, row_shift: there or not
-WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 33)
+WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 32, 33)
 COLUMNS = (1, 2, 3, 7, 8, 15, 16, 17, 33, 100)
 ROWS = (1, 2, 9, 65, 200)
 

@@ -98,6 +98,16 @@ def test_a_large_block_is_multiplied_strip_by_strip(width, threads, with_P, rng)
     check_product(case, rng, width, threads, with_P, start=1.0)
 
 
+@pytest.mark.parametrize("width", [17, 24, 25])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_large_block_of_up_to_24_floats_is_multiplied_at_once(width, threads, rng):
+    """The last width is one more than that, and is multiplied in strips."""
+    n, d = 60, 16000
+    case = make_case(rng, n, d, "csr32", np.float32, (True,) * 4)
+    assert d * width * 4 > 1 << 20 and np.count_nonzero(case.Z) > 2 * d
+    check_product(case, rng, width, threads, True, start=1.0)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("d", [511, 512, 1024, 1025, 2100])
 def test_product_of_long_rows(d, dtype, rng):

@@ -211,7 +211,7 @@ void native_product(const Case<DenseRows<T>>& c, const Numbers& W, i64 l, Memory
 template <class Rows>
 void test_products(const Case<Rows>& c) {
     using T = typename Rows::T;
-    for (i64 l : {1, 2, 3, 4, 5, 8, 9, 17}) {
+    for (i64 l : {1, 2, 3, 4, 5, 8, 9, 17, 25}) {
         const Numbers W = draw<T>(c.d * l), before = draw<T>(c.d * l), P = times(c, W, l);
         Numbers expected = before;
         for (i64 i = 0; i < c.n; i++)
