@@ -2,7 +2,6 @@
 // of its own. The sums are added in order, so that a result depends only on the number of threads.
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 #include <vector>
 
@@ -107,21 +106,13 @@ SparsePlan plan_product(const CsrRows<T, I>& r, const Block<A>& b, i64 threads) 
     return plan;
 }
 
-// Copies a row. Four numbers at a time are a few instructions, where a call would take longer than the copying.
-template <class A>
-void copy_row(const A* from, i64 count, A* to) {
-    i64 c = 0;
-    for (; c + 4 <= count; c += 4) std::memcpy(to + c, from + c, 4 * sizeof(A));
-    for (; c < count; c++) to[c] = from[c];
-}
-
 // W (d x l) with rows `width` apart, zero past column l.
 template <class A>
 void pad(const Block<A>& b, i64 d, i64 width, i64 parts, A* out) {
     in_parallel(parts, [&](i64 p) {
         for (i64 j = d * p / parts; j < d * (p + 1) / parts; j++) {
-            copy_row(b.W + j * b.ld, b.l, out + j * width);
-            for (i64 c = b.l; c < width; c++) out[j * width + c] = A(0);
+            std::copy(b.W + j * b.ld, b.W + j * b.ld + b.l, out + j * width);
+            std::fill(out + j * width + b.l, out + (j + 1) * width, A(0));
         }
     });
 }

@@ -68,10 +68,10 @@ struct FusedRow {
 };
 
 // y = x^T W and U += before h^T, in one loop. The two do not depend on each other, so the processor can overlap them.
-// W and U have C columns and no others.
+// W and U have C columns and no others. It is always inlined: otherwise h would be loaded once more for every entry.
 template <int C, bool S, class A, class T, class I>
-inline void project_and_update(SparseRow<T, I> x, SparseRow<T, I> before, const T* scale, const A* W, A* U,
-                               const Pack<A, C>& h, A* y) {
+__attribute__((always_inline)) inline void project_and_update(SparseRow<T, I> x, SparseRow<T, I> before, const T* scale,
+                                                              const A* W, A* U, const Pack<A, C>& h, A* y) {
     Pack<A, C> s0, s1;
     s0.zero();
     s1.zero();
@@ -97,9 +97,9 @@ inline void project_and_update(SparseRow<T, I> x, SparseRow<T, I> before, const 
 // row would end at another line each time, and the processor would guess wrongly: that costs as much as it saves.
 constexpr i64 ROWS_AHEAD = 8;
 
-// Rows of W of more bytes than these keep the memory busy by themselves: with RCV1 in double, prefetching saves a tenth
-// of the time with up to 8 columns and costs some with 16.
-constexpr int NARROW = 64;
+// Whether that pays, by the bytes of a row of W. With RCV1 it saves a tenth of the time with 1 to 8 doubles. Wider rows
+// keep the memory busy by themselves, and a single float takes less time than prefetching would save: both lose some.
+constexpr bool prefetched(int bytes) { return bytes >= 8 && bytes <= 64; }
 
 // Asks for the entries of ROWS_AHEAD rows, beginning with row i, but none from row `hi` on.
 template <class T, class I>
@@ -120,13 +120,13 @@ struct FusedRows {
     const FusedStep<A>& step;
     template <int C>
     void run() {
-        constexpr bool narrow = C * int(sizeof(A)) <= NARROW;
+        constexpr bool ahead = prefetched(C * int(sizeof(A)));
         SparseRow<T, I> before{nullptr, nullptr, 0};
         A y[C];
         Pack<A, C> h;
         h.zero();
         for (i64 i = lo; i < hi; i++) {
-            if (narrow && (i - lo) % ROWS_AHEAD == 0) prefetch_entries(rows, i + ROWS_AHEAD, hi);
+            if (ahead && (i - lo) % ROWS_AHEAD == 0) prefetch_entries(rows, i + ROWS_AHEAD, hi);
             const SparseRow<T, I> x = raw_row(rows, i);
             project_and_update<C, S>(x, before, rows.map.col_scale, W, U, h, y);
             step.template run<C>(y, 0, i, row_factor(rows.map, i), row_shift(rows.map, i));
