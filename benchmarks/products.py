@@ -6,6 +6,11 @@ What it prints is a Markdown page, which docs/benchmarks.md shows. The roofline 
 and to read and write U once, or to multiply the stored entries of X twice by the block at the rate of BLAS' matrix
 products, whichever is longer. Besides X, that matters where rows are sparse: W and U are as large as X with 20 columns
 then. The best of all runs counts. FOLDER has rcv1.npz; without it, a generated matrix of the same size takes its place.
+
+A product of sparse rows has another bound besides: the instructions that fetch a row of W and change a row of U for
+every entry. "In cache" is the time of the same product of rows as long as these whose entries all lie in the first NEAR
+columns. Then these rows of W and U stay in the first-level cache: what is left is instructions, wrong guesses of where
+rows end, and reading X.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from vrpca.linalg import aligned_zeros
 from vrpca.threads import n_threads
 
 COLUMNS = (1, 4, 8, 12, 13, 16, 24, 32, 48, 64)
+NEAR = 128  # columns: that many rows of W and of U, of 16 doubles each, fill a first-level cache of 32 kB
 RUNS, ROUNDS = 5, 4  # runs at a time, and how often the whole is measured: other work on the machine comes and goes
 
 
@@ -70,22 +76,40 @@ def main() -> None:
     rates = replace(
         measured[0], bandwidth=max(each.bandwidth for each in measured), flops=max(each.flops for each in measured)
     )
-    best = np.min(rounds, axis=0)  # matrices x columns x (plain, centred)
+    best = np.min(rounds, axis=0)  # matrices x columns x (plain, centred, in cache)
     rows = [
-        [name, str(columns), f"{1e3 * plain:.1f}", f"{plain / roofline(X, columns, rates):.2f}", f"{1e3 * centred:.1f}"]
+        [name, str(columns), ms(plain), f"{plain / roofline(X, columns, rates):.2f}", ms(centred), ms(cached)]
         for (name, X), found in zip(data, best, strict=True)
-        for columns, (plain, centred) in zip(COLUMNS, found, strict=True)
+        for columns, (plain, centred, cached) in zip(COLUMNS, found, strict=True)
     ]
-    table = Table("Products", ("data", "columns", "ms", "over the roofline", "centred, ms"), rows)
+    table = Table("Products", ("data", "columns", "ms", "over the roofline", "centred, ms", "in cache, ms"), rows)
     about = "`python benchmarks/products.py --data FOLDER`; the sparse matrix is "
     about += "generated" if options.data is None else "RCV1's"
+    about += f". In cache: the same rows with all entries in the first {NEAR} columns. What they touch of W and U then "
+    about += "stays in the first-level cache, so that mostly the time of the instructions is left"
     print(page("Products against the roofline", about, f"{machine(threads)}; {rates}", [table], None))
 
 
 def times(X: Any, threads: int) -> list[list[float]]:
-    """Seconds of products with blocks of several widths: as the rows are, and centred."""
-    mean = np.full(X.shape[1], 0.1)
-    return [[seconds(X, columns, shift, threads) for shift in (None, mean)] for columns in COLUMNS]
+    """Seconds of products with blocks of several widths: as rows are, centred, and in cache (nan for dense rows)."""
+    mean, close = np.full(X.shape[1], 0.1), near(X) if sp.issparse(X) else None
+    return [
+        [
+            *(seconds(X, columns, shift, threads) for shift in (None, mean)),
+            np.nan if close is None else seconds(close, columns, None, threads),
+        ]
+        for columns in COLUMNS
+    ]
+
+
+def near(X: Any) -> Any:
+    """The rows of X with all entries in the first NEAR columns: an entry of column j is one of column j modulo NEAR."""
+    return sp.csr_array((X.data, X.indices % NEAR, X.indptr), shape=X.shape)
+
+
+def ms(seconds: float) -> str:
+    """Milliseconds as text; nothing for what was not measured."""
+    return "" if np.isnan(seconds) else f"{1e3 * seconds:.1f}"
 
 
 def roofline(X: Any, columns: int, rates: Rates) -> float:
