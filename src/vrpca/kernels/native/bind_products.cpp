@@ -23,54 +23,61 @@ constexpr i64 RUN = 128;
 // entries between two times, however sparse it is. The first time, a column is only marked: most columns of few entries
 // are not seen again, and cost nothing more.
 template <class A>
-class Settled {
-public:
-    // For U (d x l, with rows ld apart).
-    Settled(i64 d, i64 l, i64 ld) : l_(l), ld_(ld), place_(d, UNSEEN) {}
+struct Settled {
+    i64 l, ld;            // of U (d x l, with rows ld apart)
+    std::int32_t* place;  // of each column among the sums
+    i64* columns;         // the columns that have sums
+    double* sums;         // l for each of them
+    i64 count;            // how many columns have sums
+
+    static constexpr std::int32_t UNSEEN = -2, SEEN = -1;
+
+    void begin(i64 d) { std::fill(place, place + d, UNSEEN); }
 
     // Moves the sums of these columns away from U.
     template <class I>
-    void take(const I* columns, i64 count, A* U) {
-        for (i64 k = 0; k < count; k++) {
-            const i64 j = columns[k];
-            if (place_[j] == UNSEEN) {
-                place_[j] = SEEN;
+    void take(const I* indices, i64 entries, A* U) {
+        for (i64 k = 0; k < entries; k++) {
+            const i64 j = indices[k];
+            if (place[j] == UNSEEN) {
+                place[j] = SEEN;
                 continue;
             }
-            A* u = U + j * ld_;
+            A* u = U + j * ld;
             double* sum = sum_of(j);
-            for (i64 c = 0; c < l_; c++) {
+            for (i64 c = 0; c < l; c++) {
                 sum[c] += double(u[c]);
                 u[c] = A(0);
             }
         }
     }
 
-    // Adds all sums to U, whose rows may be another distance apart.
-    void give_back(A* U, i64 ld) const {
-        for (size_t k = 0; k < columns_.size(); k++) {
-            A* u = U + columns_[k] * ld;
-            for (i64 c = 0; c < l_; c++) u[c] = A(double(u[c]) + sums_[k * l_ + c]);
-        }
-    }
-
-private:
-    static constexpr std::int32_t UNSEEN = -2, SEEN = -1;
-
     double* sum_of(i64 j) {
-        if (place_[j] == SEEN) {
-            place_[j] = std::int32_t(columns_.size());
-            columns_.push_back(j);
-            sums_.resize(sums_.size() + l_);
+        if (place[j] == SEEN) {
+            place[j] = std::int32_t(count);
+            columns[count] = j;
+            std::fill(sums + count * l, sums + (count + 1) * l, 0.0);
+            count++;
         }
-        return sums_.data() + place_[j] * l_;
+        return sums + place[j] * l;
     }
 
-    i64 l_, ld_;
-    std::vector<std::int32_t> place_;  // of each column among the sums
-    std::vector<i64> columns_;         // the columns that have sums
-    std::vector<double> sums_;         // l for each of them
+    // Adds all sums to `out`, whose rows may be another distance apart.
+    void give_back(A* out, i64 apart) const {
+        for (i64 k = 0; k < count; k++) {
+            A* u = out + columns[k] * apart;
+            for (i64 c = 0; c < l; c++) u[c] = A(double(u[c]) + sums[k * l + c]);
+        }
+    }
 };
+
+// The most columns that can have sums: those of the first rows of all runs.
+template <class T, class I>
+i64 most_settled(const CsrRows<T, I>& r, i64 lo, i64 hi) {
+    i64 entries = 0;
+    for (i64 i = lo; i < hi; i += RUN) entries += r.indptr[i + 1] - r.indptr[i];
+    return std::min<i64>(r.d, entries);
+}
 
 struct SparsePlan {
     bool in_place;  // W and U are used as they are; otherwise W is copied, and every thread has a U of its own
@@ -149,10 +156,18 @@ void few_columns(const BoundRows<CsrRows<T, I>>& self, const Block<A>& b, i64 th
     const auto mW = m ? shift_times(m, W, d, l, plan.width) : std::vector<double>();
     auto tail = zeros<double>(parts * l);
     const bool long_sums = largest_part(cut) > RUN;
-    std::vector<Settled<A>> settled(parts, Settled<A>(long_sums ? d : 0, l, plan.width));
+    i64 most = 0;
+    for (i64 p = 0; long_sums && p < parts; p++) most = std::max(most, most_settled(r, cut[p], cut[p + 1]));
+    const Borrowed<double> sums(*self.totals, parts * most * l);
+    const Borrowed<std::int32_t> places(*self.places, long_sums ? parts * d : 0);
+    const Borrowed<i64> columns(*self.columns, parts * most);
+    std::vector<Settled<A>> settled;
+    for (i64 p = 0; p < parts; p++)
+        settled.push_back({l, plan.width, places.get() + p * d, columns.get() + p * most, sums.get() + p * most * l, 0});
     in_parallel(parts, [&](i64 p) {
         A* mine = p < plan.copies ? partial + p * size : b.U;
         if (p < plan.copies) std::fill(mine, mine + size, A(0));
+        if (long_sums) settled[p].begin(d);
         for (i64 lo = cut[p]; lo < cut[p + 1]; lo += RUN) {
             const i64 first = r.indptr[lo];
             if (long_sums) settled[p].take(r.indices + first, i64(r.indptr[lo + 1]) - first, mine);
@@ -167,7 +182,7 @@ void few_columns(const BoundRows<CsrRows<T, I>>& self, const Block<A>& b, i64 th
             DISPATCH(add_partials(partial, plan.copies, d, d * q / parts, d * (q + 1) / parts, l, plan.width, m,
                                   tail.get(), b.U, b.ld));
         });
-    for (const auto& sums : settled) sums.give_back(b.U, b.ld);
+    for (const auto& each : settled) each.give_back(b.U, b.ld);
 }
 
 // Columns that are multiplied at a time where W is large. All of them are in one chunk of the kernel, and more of W and

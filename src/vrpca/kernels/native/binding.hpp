@@ -5,6 +5,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -51,6 +52,8 @@ struct BoundRows {
     std::vector<nb::object> owners;
     std::shared_ptr<Room<typename R::T>> room = std::make_shared<Room<typename R::T>>();
     std::shared_ptr<Room<double>> totals = std::make_shared<Room<double>>();
+    std::shared_ptr<Room<std::int32_t>> places = std::make_shared<Room<std::int32_t>>();
+    std::shared_ptr<Room<i64>> columns = std::make_shared<Room<i64>>();
     std::shared_ptr<Room<double>> wide = std::make_shared<Room<double>>();  // where numbers are multiplied in double
 };
 
