@@ -113,6 +113,12 @@ def count(monkeypatch, owner, name, *interrupted):
     return counted
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_small(monkeypatch):
+    """`gram` has steps to be interrupted in, as it has with more data."""
+    monkeypatch.setattr("vrpca.data.gram.SMALL_WORK", 0)
+
+
 # ----------------------------------------------------------------------------------------------------- where it strikes
 
 

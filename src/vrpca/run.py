@@ -39,6 +39,9 @@ MONOTONE = 100  # times the rounding of products by which the objective may fall
 MOST_FALL = 1e-3  # and no more than this part, where large means leave few digits
 # What certifies the best state, besides mu.
 CERTIFIED_BY = ("d", "theta", "G", "kind", "ceiling", "failure", "basis", "steps_left", "shown", "measured")
+LAST_DIGITS = 32 * float(
+    np.finfo(float).eps
+)  # rounding of fractions of the variance: sums of eigenvalues err by some eps
 SEARCHES = 4  # the most random searches of a proof: three times something may be found outside, and taken in
 
 
@@ -122,11 +125,15 @@ class Job:
         return max((certificate_of(state, k, self.view) for k in counts), key=lambda found: found.suboptimality)
 
     def needed(self, state: State) -> int:
-        """How many of the leading vectors explain the fraction; all of them if they do not, or if there is none."""
+        """How many of the leading vectors explain more than the fraction; all of them if they do not, or without one.
+
+        A fraction that some vectors explain to the last digits takes one more, as scikit-learn has it, whatever the
+        rounding.
+        """
         if self.fraction is None:
             return self.k
         explained = np.cumsum(state.theta[: self.k])
-        return min(int(np.searchsorted(explained, self.fraction)) + 1, self.k)
+        return min(int(np.searchsorted(explained, self.fraction + LAST_DIGITS)) + 1, self.k)
 
     def accurate(self, certificate: Certificate) -> bool:
         """Whether a certificate is below the tolerances."""

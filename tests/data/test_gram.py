@@ -140,6 +140,7 @@ def test_more_where_rounding_shows(monkeypatch):
     """One pass measures it, and one sums up A in double precision."""
     monkeypatch.setattr("vrpca.solvers.gram.SINGLE", 0.0)  # single precision at first, whatever the tolerance
     monkeypatch.setattr("vrpca.solvers.gram.UNMEASURED", 0.0)
+    monkeypatch.setattr("vrpca.data.gram.SMALL_WORK", 0)
     X = with_eigenvalues(500, 20, 0.8 ** np.arange(20)).astype(np.float32)
     source = ChunkedSource(X, 64)
     with pytest.warns(ConvergenceWarning):

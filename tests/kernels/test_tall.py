@@ -223,7 +223,6 @@ def test_wrong_arguments_are_refused(kernel, which, spoil):
         ("sweep", 2),
         ("sweep", 3),
         ("transpose", 1),
-        ("eigenpairs", 1),
     ],
 )
 def test_a_read_only_result_is_refused(kernel, which):
