@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from textwrap import fill
 
@@ -184,29 +185,32 @@ def certify(
     hidden : float, optional
         What rounding of A W hides of the suboptimality, where that was measured. Otherwise it follows from `eps`.
     """
-    lengths = np.sqrt(np.maximum(G.diagonal(), 0.0))
-    norms = lengths[:k]
-    top = float(theta[0])
-    if len(theta) < k or not top > 0:
-        return Certificate(1.0, kind, norms / max(top, TINY), np.ones(len(norms)), mu=1.0)
-    if len(theta) == d:  # W spans everything: only rounding can turn the leading vectors, or leave residuals
-        shown = max(shown, float(lengths.max()), -float(theta[-1]))  # A has no negative eigenvalues
+    values = theta.tolist()  # there are few of them: lists take less time than arrays
+    lengths = [math.sqrt(max(square, 0.0)) for square in G.diagonal().tolist()]
+    norms, top = lengths[:k], values[0]
+    if len(values) < k or not top > 0:
+        return Certificate(1.0, kind, np.array(norms) / max(top, TINY), np.ones(len(norms)), mu=1.0)
+    if len(values) == d:  # W spans everything: only rounding can turn the leading vectors, or leave residuals
+        shown = max(shown, *lengths, -values[-1])  # A has no negative eigenvalues
         G, mu, kind = np.zeros_like(G), 0.0, "exact"
-        lengths = np.zeros_like(lengths)
-    value = float(theta[:k].sum())
+        lengths = [0.0] * d
+    value = sum(values[:k])
     best = _bound_with_gap(theta, G, k, mu)
-    if best - value > lengths.max():  # the bound without a gap adds at least the longest residual
+    if best - value > max(lengths):  # the bound without a gap adds at least the longest residual
         best = min(best, _bound_without_gap(theta, G, k, mu))
-    E = np.maximum(product_error(theta, eps, 0 if kind == "estimated" else max(basis, SUMMED)), shown)
-    turning = np.maximum(E, BIASED * unit * np.abs(theta)) if kind == "estimated" else E
+    E = [max(error, shown) for error in product_error(values, eps, 0 if kind == "estimated" else max(basis, SUMMED))]
+    biased = BIASED * unit if kind == "estimated" else 0.0
+    turning = [max(error, biased * abs(each)) for error, each in zip(E, values, strict=True)]
     if hidden is None:
-        hidden = 0.0 if k == d else _rounding(theta, lengths[:k], k, mu, E[:k], turning[:k])
+        hidden = 0.0 if k == d else _rounding(values, lengths, k, mu, E, turning)
     # A vector that is turned by a small angle loses the square of the angle of its variance. Where components are
     # products with vectors, those of little variance are turned more: by the square root of theta_1 / theta_j.
     stored = k * (top / value) * turned**2 + QUOTIENT * EPS
     bound = max(0.0, 1 - value / best) + hidden + stored
-    angles = np.minimum(1.0, _angles(theta, lengths + turning, k, mu, eps) + turned)
-    return Certificate(min(1.0, bound), kind, norms / top, angles, outside_answer(theta, G, k, mu) / top)
+    sines = _sines(values, [sum(both) for both in zip(lengths, turning, strict=True)], k, mu, eps)
+    angles = np.array([min(1.0, sine + turned) for sine in sines])
+    mu = outside_answer(theta, G, k, mu) / top
+    return Certificate(min(1.0, bound), kind, np.array([norm / top for norm in norms]), angles, mu)
 
 
 def outside_answer(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> float:
@@ -218,7 +222,7 @@ def outside_answer(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> float
     if k >= len(theta):
         return float(mu)
     largest, coupling = float(theta[k]), math.sqrt(max(0.0, float(_largest_eigenvalues(G[k:, k:], 1)[0])))
-    return (largest + mu) / 2 + float(np.hypot((largest - mu) / 2, coupling))
+    return (largest + mu) / 2 + math.hypot((largest - mu) / 2, coupling)
 
 
 def _largest_eigenvalues(G: np.ndarray, count: int) -> np.ndarray:
@@ -242,46 +246,48 @@ def _bound_without_gap(theta: np.ndarray, G: np.ndarray, k: int, mu: float) -> f
     return float(theta[:k].sum() + k * max(0.0, mu - theta[k - 1]) + singular.sum())
 
 
-def _rounding(theta: np.ndarray, norms: np.ndarray, k: int, mu: float, E: np.ndarray, turning: np.ndarray) -> float:
+def _rounding(
+    values: list[float], lengths: list[float], k: int, mu: float, E: list[float], turning: list[float]
+) -> float:
     """What rounding can hide. An error E_j in A w_j adds to the residual of w_j, and turns w_j by E_j over its gap.
 
     Where there is a gap, `turning` takes the place of E: rounding that goes one way turns vectors. The factor 2 was
     found over some thousand generated cases (`benchmarks/certificates.py`).
     """
-    gap = np.maximum(theta[:k] - (theta[k] if k < len(theta) else mu), TINY)
-    return float(np.minimum(E, turning * 2 * (norms + turning) / gap).sum() / theta[:k].sum())
+    below = values[k] if k < len(values) else mu
+    gaps = [max(value - below, TINY) for value in values[:k]]
+    each = zip(E, turning, lengths, gaps, strict=False)  # of the first k
+    return sum(min(error, 2 * turn * (length + turn) / gap) for error, turn, length, gap in each) / sum(values[:k])
 
 
-def product_error(theta: np.ndarray, eps: float, basis: int) -> np.ndarray:
+def product_error(theta: Sequence[float] | np.ndarray, eps: float, basis: int) -> list[float]:
     """Length of the error of A w_j. The factor 8 was found over the same cases.
 
     Every vector of a basis that sees the first component has an error of its product in proportion to theta_1. These
     errors are independent. They can be as large as those of all vectors together, but seldom are: only a proof allows
     for that. The other terms of an estimate are several times too large (`benchmarks/fuzz_certificates.py`).
     """
-    if not basis:
-        return eps * np.maximum(8 * np.abs(theta), theta[0])
-    return PROVEN * eps * np.maximum(8 * np.abs(theta), np.sqrt(basis) * theta[0])
+    unit, least = (PROVEN * eps, math.sqrt(basis) * theta[0]) if basis else (eps, theta[0])
+    return [unit * max(8 * abs(value), least) for value in theta]
 
 
-def _angles(theta: np.ndarray, lengths: np.ndarray, k: int, mu: float, eps: float) -> np.ndarray:
+def _sines(values: list[float], errors: list[float], k: int, mu: float, eps: float) -> list[float]:
     """Bounds on the sines of the angles to the eigenvectors; 1 where there is none.
 
     By Davis and Kahan (1970), the sine is at most the residual's length over the distance to the rest of the spectrum.
     The i-th Ritz value is at most the i-th eigenvalue; those below exceed theirs by their residuals at most. Ritz
-    values that rounding cannot tell apart belong to one group: the angle is the one between subspaces then. `lengths`
-    are those of the residuals, with what rounding may have hidden of them.
+    values that rounding cannot tell apart belong to one group: the angle is the one between subspaces then. `errors`
+    are the lengths of the residuals, with what rounding may have hidden of them.
     """
-    values, errors, equal = theta.tolist(), lengths.tolist(), EQUAL * eps * float(theta[0])
     rest = [max(mu, 0.0)]  # how large eigenvalues can be from each Ritz value on, and outside
     for value, error in zip(reversed(values), reversed(errors), strict=True):
         rest.append(max(rest[-1], value + error))
     rest.reverse()
-    sines = np.ones(k)
+    equal, sines = EQUAL * eps * values[0], []
     ends = [j for j in range(1, k) if values[j - 1] - values[j] > equal] + [k]
     for first, last in itertools.pairwise([0, *ends]):
         above = values[first - 1] - values[first] if first else math.inf
         gap = min(above, values[last - 1] - rest[last])
-        if gap > 0:
-            sines[first:last] = min(1.0, math.hypot(*errors[first:last]) / gap)
+        sine = min(1.0, math.hypot(*errors[first:last]) / gap) if gap > 0 else 1.0
+        sines += [sine] * (last - first)
     return sines

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from vrpca import kernels
@@ -167,7 +169,9 @@ def triplets(
     `norms` are the lengths of the columns of P, or estimates where there is no P; they are the singular values. The k
     leading columns of W are those that count: rounding of `norms` must not exchange them for others.
     """
-    order = np.argsort(-norms[:k], kind="stable")
+    leading = norms[:k].tolist()
+    in_order = all(one >= other for one, other in itertools.pairwise(leading))
+    order = slice(k) if in_order else np.argsort(-norms[:k], kind="stable")
     norms = norms[order]
     other = None
     if P is not None and (compute_u or transposed):
