@@ -184,7 +184,35 @@ def test_options_that_a_run_serves_are_left_to_it(options, monkeypatch):
         vrpca.pca(data(60, 5))
 
 
-@pytest.mark.parametrize("shape", [(60, 1), (5, 60), (300, 101), (2000, 100)])
+@pytest.mark.parametrize("k", [np.int64(3), np.int8(3), np.uint8(3)])
+def test_integers_of_any_type_are_plain_numbers(k):
+    X = data(200, 5)
+    found, expected = vrpca.pca(X, k, oversample=1000), vrpca.pca(X, 3, oversample=1000)
+    np.testing.assert_array_equal(found.Vt, expected.Vt)
+    assert type(found.certificate.suboptimality) is float and type(found.n_passes) is float
+
+
+def test_a_random_state_is_drawn_from_as_in_the_usual_way():
+    one, other = np.random.RandomState(0), np.random.RandomState(0)
+    vrpca.pca(data(200, 5), 3, random_state=one)
+    vrpca.pca(data(200, 5), 3, random_state=other, **NOTHING)
+    assert one.randint(10**6) == other.randint(10**6)
+
+
+def test_squares_that_overflow_do_not_warn():
+    X = data(300, 33) * 2e152
+    found = vrpca.pca(X, 3)
+    assert found.converged
+
+
+@pytest.mark.parametrize("d", [20, 40])
+@pytest.mark.parametrize("exponent", [60, 85, 120, 140])
+def test_columns_of_very_different_sizes_are_decomposed(d, exponent):
+    X = np.random.default_rng(exponent).standard_normal((60, d)) * np.geomspace(1, 10.0**-exponent, d)
+    np.testing.assert_allclose(vrpca.svd(X, 1).s, np.linalg.svd(X, compute_uv=False)[:1], rtol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(60, 1), (5, 60), (300, 101), (2000, 100), (700_000, 3)])
 def test_other_shapes_are_left_to_the_usual_way(shape):
     assert not small.suits(as_source(np.zeros(shape)))
 

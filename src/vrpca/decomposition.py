@@ -299,14 +299,15 @@ def decompose(request: Request, given: SolveOptions) -> Decomposition:
     check_options(center=request.center, scale=request.scale, compute_u=request.compute_u)
     source = as_source(request.X, options.memory_limit is not None)
     is_fraction = check_k(request.k, source.shape, request.k_name)
-    return _at_once(request, options, source, began) or _usual(request, options, source, is_fraction, began)
+    found = _at_once(request, options, source, began)
+    return _usual(request, options, source, is_fraction, began) if found is None else found
 
 
 def _at_once(request: Request, options: Options, source: Source, began: float) -> Decomposition | None:
     """The decomposition of a small array; None where the usual way has to be taken."""
-    k = request.k
-    if not (small.suits(source) and is_integer(k) and _plain(request, options)):
+    if not (small.suits(source) and is_integer(request.k) and _plain(request, options)):
         return None
+    k, left = int(request.k), bool(request.compute_u)
     problem = Problem(source, None, request.center, False, n_threads(options.n_threads))
     (n, d), auto = source.shape, options.solver == "auto"
     solved = small.solve(problem, k, min(block_width(options, "gram", k, False), d), options.tol)
@@ -315,8 +316,8 @@ def _at_once(request: Request, options: Options, source: Source, began: float) -
     moments, view, answer, certificate = solved
     seconds, reason = time.perf_counter() - began, small_side(d) if auto else ASKED_FOR
     record = record_of(answer, k, certificate, f"auto: gram, {reason}" if auto else "", 0, (1.0, n, seconds))
-    P = projections_of(view, answer) if request.compute_u else None
-    U, s, Vt = _triplets(view, answer, P, k, False, request.compute_u)
+    P = projections_of(view, answer) if left else None
+    U, s, Vt = _triplets(view, answer, P, k, False, left)
     return Decomposition(
         U,
         s,
@@ -327,7 +328,7 @@ def _at_once(request: Request, options: Options, source: Source, began: float) -
         n_samples=float(n),
         rank_limit=d,
         status=Status.CONVERGED,
-        n_passes=1.0 + request.compute_u,
+        n_passes=1.0 + left,
         solver="gram",
         reason=reason,
         certificate=certificate,
@@ -340,8 +341,10 @@ def _plain(request: Request, options: Options) -> bool:
     if request.scale or request.variances or request.sample_weight is not None or request.start is not None:
         return False
     asked = vars(options)
+    seed = options.random_state  # a RandomState would be drawn from
     return (
-        options.solver in ("auto", "gram")
+        (seed is None or isinstance(seed, int | np.random.Generator))
+        and options.solver in ("auto", "gram")
         and options.max_passes >= 2
         and all(asked[name] is getattr(Options, name) for name in LEFT_TO_THE_RUN)
     )

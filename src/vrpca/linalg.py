@@ -61,6 +61,8 @@ def eigenpairs(A: Array, count: int, vectors: int | None = None) -> tuple[Array,
     theta, V = np.empty(count), np.empty((count if vectors is None else vectors, len(A)))
     if len(A) <= SMALL_ORDER and kernels.eigenpairs(np.ascontiguousarray(A), theta, V):
         return theta, V.T
+    if not len(V):
+        return np.linalg.eigvalsh(A)[::-1][:count], V.T
     values, found = np.linalg.eigh(A)
     return values[::-1][:count], found[:, ::-1][:, : len(V)]
 

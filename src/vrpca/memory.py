@@ -29,10 +29,12 @@ SHIFT_NUMBERS = 4  # doubles per row where the transposed matrix is centred: a v
 SMALL_MATRICES = 6  # matrices of the order of a search space, in double precision: it, its eigenvectors, LAPACK's room
 JOINED_BLOCKS = 5  # blocks in double precision in `solvers.base.together`: both, their factors, LAPACK's copy
 PADDED = 8  # sparse products are padded to multiples of so many columns (kernels/native/sizes.hpp)
-# Sparse products have sums in double for columns where one row in so many has an entry, for 16 columns of W at a time.
-# Their memory grows twofold (kernels/native/bind_products.cpp).
-RUN_ROWS, STRIP, GROWN = 128, 16, 2
-INDEX = 4  # bytes of a column number, at least
+# Sparse products have sums in double for columns where one row in so many has an entry. These rows may be twice as long
+# as others. Rows of W that are longer, and a W that is larger, are multiplied 16 columns at a time
+# (kernels/native/bind_products.cpp).
+RUN_ROWS, LONGER = 128, 2
+WHOLE_ROW, WHOLE_BLOCK, STRIP = 96, 1 << 20, 16
+INDEX, LONG_INDEX = 4, 8  # bytes of a column number
 TILE_ROWS = 6  # rows that a dense product copies at a time, at most (kernels/native/products_dense.inl)
 PART_ROWS = 64  # rows that a thread of a dense product has, at least (kernels/native/parts.hpp)
 SEARCH_WIDTH = 8  # vectors of a block of a random search (WIDTH in solvers/outside.py)
@@ -113,8 +115,10 @@ class Size:
     def _settled(self, columns: int) -> int:
         """Bytes of the sums in double of a sparse product, and of their places."""
         entries = self.block_rows * self.row_bytes / (self.itemsize + INDEX)
-        vectors = min(self.n_threads * self.d, entries / RUN_ROWS)
-        return INDEX * self.n_threads * self.d + math.ceil(GROWN * DOUBLE * min(columns, STRIP) * vectors)
+        vectors = min(self.n_threads * self.d, LONGER * entries / RUN_ROWS)
+        whole = columns * self.itemsize <= WHOLE_ROW or columns * self.vector <= WHOLE_BLOCK
+        together = columns if whole else min(columns, STRIP)
+        return INDEX * self.n_threads * self.d + math.ceil((DOUBLE * together + LONG_INDEX) * vectors)
 
     def joined(self, columns: int) -> int:
         """Bytes while a guess and this number of columns are made orthonormal, in double precision."""

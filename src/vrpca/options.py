@@ -253,7 +253,7 @@ class Options:
         if unknown:
             refuse_foreign(unknown)
             raise TypeError(f"Unknown option {sorted(unknown)[0]!r}; the options are {', '.join(names())}.")
-        self = object.__new__(cls)  # as a frozen class sets its fields, but for its pains with each of them
+        self = object.__new__(cls)  # sets all fields at once: a frozen class takes longer to set each of them
         vars(self).update(defaults(), **options)
         self.__post_init__()
         return self

@@ -39,9 +39,8 @@ MONOTONE = 100  # times the rounding of products by which the objective may fall
 MOST_FALL = 1e-3  # and no more than this part, where large means leave few digits
 # What certifies the best state, besides mu.
 CERTIFIED_BY = ("d", "theta", "G", "kind", "ceiling", "failure", "basis", "steps_left", "shown", "measured")
-LAST_DIGITS = 32 * float(
-    np.finfo(float).eps
-)  # rounding of fractions of the variance: sums of eigenvalues err by some eps
+# Rounding of fractions of the variance: sums of eigenvalues in double precision err by some eps.
+LAST_DIGITS = 32 * float(np.finfo(float).eps)
 SEARCHES = 4  # the most random searches of a proof: three times something may be found outside, and taken in
 
 
@@ -125,15 +124,11 @@ class Job:
         return max((certificate_of(state, k, self.view) for k in counts), key=lambda found: found.suboptimality)
 
     def needed(self, state: State) -> int:
-        """How many of the leading vectors explain more than the fraction; all of them if they do not, or without one.
-
-        A fraction that some vectors explain to the last digits takes one more, as scikit-learn has it, whatever the
-        rounding.
-        """
+        """How many of the leading vectors explain the fraction; all of them if they do not, or if there is none."""
         if self.fraction is None:
             return self.k
         explained = np.cumsum(state.theta[: self.k])
-        return min(int(np.searchsorted(explained, self.fraction + LAST_DIGITS)) + 1, self.k)
+        return min(int(np.searchsorted(explained, beyond(self.fraction))) + 1, self.k)
 
     def accurate(self, certificate: Certificate) -> bool:
         """Whether a certificate is below the tolerances."""
@@ -155,6 +150,14 @@ class Job:
 def objective(state: State, k: int) -> float:
     """``tr(W_k^T A W_k)``, relative to tr A."""
     return float(state.theta[:k].sum())
+
+
+def beyond(fraction: float) -> float:
+    """What has to be explained for a fraction: if some vectors explain just that, rounding must not decide.
+
+    They always take one more then.
+    """
+    return fraction + LAST_DIGITS
 
 
 def record_of(
@@ -481,7 +484,7 @@ def grow_to_fraction(job: Job, fraction: float, W0: np.ndarray | None = None) ->
                 raise
             outcome, job = replace(outcome, status=Status.INTERRUPTED, gave_up=False), smaller
         explained = np.cumsum(outcome.state.theta[: job.k])
-        enough = explained[-1] >= fraction or job.k == side
+        enough = explained[-1] >= beyond(fraction) or job.k == side
         ended = outcome.status in ENDS_EVERYTHING and not outcome.gave_up
         room = job.has_room_for(min(2 * job.k, side))
         larger = job.with_components(min(2 * job.k, side)) if room else job
@@ -499,7 +502,7 @@ def grow_to_fraction(job: Job, fraction: float, W0: np.ndarray | None = None) ->
 def _falls_short(history: Sequence[Record], fraction: float) -> bool:
     """Whether no answer with this number of components explains the fraction, by the bound of the last record."""
     record = history[-1]
-    return record.bound < 1 and record.objective / (1 - record.bound) < fraction
+    return record.bound < 1 and record.objective / (1 - record.bound) < beyond(fraction)
 
 
 def run_or_switch(job: Job, W0: np.ndarray | None = None) -> tuple[Job, Outcome]:

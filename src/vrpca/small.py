@@ -7,6 +7,7 @@ ordinary is left to the usual way, with its errors, warnings and remedies: `solv
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -21,10 +22,13 @@ from vrpca.data.view import Problem, View
 from vrpca.run import certificate_of
 from vrpca.solvers.base import Answer
 from vrpca.solvers.gram import exact_answer
+from vrpca.threads import blas_threads
 from vrpca.typing import Array
 
 # Sums of squares, and squared means over variances, that are ordinary.
 LEAST_SQUARES, MOST_SQUARES, MOST_CANCELLED = 1e-30, 1e30, 1e6
+# Multiplications of a product of matrices for which OpenBLAS never has threads: its limit is twice as high.
+UNTHREADED = 1 << 17
 
 
 class Solved(NamedTuple):
@@ -48,7 +52,9 @@ def solve(problem: Problem, k: int, width: int, tol: float) -> Solved | None:
     moments = _moments(X, problem)
     if moments is None:
         return None
-    answer = exact_answer(_matrix(X, moments, problem), width, X.dtype, n_threads)
+    A = _matrix(X, moments, problem)
+    with blas_threads(1) if len(A) ** 2 * (width + 1) > UNTHREADED else nullcontext():
+        answer = exact_answer(A, width, X.dtype, n_threads)
     view = View.of(problem, moments)
     certificate = certificate_of(answer, k, view)
     return Solved(moments, view, answer, certificate) if certificate.suboptimality <= tol else None
@@ -62,7 +68,7 @@ def _moments(X: Array, problem: Problem) -> Moments | None:
         mean = np.zeros(len(M2))
     else:
         total, mean, M2 = kernels.moments(rows, None, 1.0, n_threads)
-    squares = float(M2.sum())
+    squares = sum(M2.tolist())  # may be infinite, without a warning
     if not LEAST_SQUARES < squares < MOST_SQUARES or total * float(mean @ mean) > MOST_CANCELLED * squares:
         return None
     return Moments(total, mean, M2 / total, 1.0)

@@ -165,3 +165,13 @@ def test_our_kernel_and_lapack_give_the_same_pairs(d):
     np.testing.assert_allclose(theta, values[::-1][: len(theta)], rtol=0, atol=UNITS * eps(float))
     overlap = np.abs((V * vectors[:, ::-1][:, : V.shape[1]]).sum(axis=0))
     np.testing.assert_allclose(overlap, 1, atol=1e-12)
+
+
+@pytest.mark.parametrize("exponent", [40, 70, 77, 79, 81, 100, 138, 142, 146, 160])
+@pytest.mark.parametrize("d", [2, 4, 20, 40])
+def test_columns_of_very_different_sizes(d, exponent):
+    """Squares of some numbers are subnormal: their inverses would overflow."""
+    rng = np.random.default_rng(exponent)
+    B = rng.standard_normal((d, d))
+    for sizes in (np.r_[1.0, np.full(d - 1, 10.0**-exponent)], np.geomspace(1, 10.0**-exponent, d)):
+        check((B @ B.T) * np.outer(sizes, sizes), min(d, 3))

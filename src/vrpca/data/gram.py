@@ -65,6 +65,7 @@ class GramSum(MomentSum):
 
     def __init__(self, problem: Problem, in_double: bool = False):
         super().__init__(problem)
+        self.small = is_small(*problem.source.shape)
         self.in_double = in_double  # whether entries are multiplied in double precision, whatever their type
         d = len(self.mean)
         self.least_rows = rows_at_a_time(d, problem.source.sparse)
@@ -75,7 +76,7 @@ class GramSum(MomentSum):
 
     def _add_piece(self, X: Any, weight: Array | None) -> None:
         """Our kernel reads the rows once for A and for the moments, if numbers are neither huge nor tiny."""
-        if self.origin is None and self._narrow(X) and not is_small(*X.shape):
+        if self.origin is None and self._narrow(X) and not self.small:
             # The first rows tell how large numbers are, and where their mean is.
             super()._add_piece(X[:HEAD_ROWS], None if weight is None else weight[:HEAD_ROWS])
             X, weight = X[HEAD_ROWS:], None if weight is None else weight[HEAD_ROWS:]
@@ -273,7 +274,7 @@ class SquareSum(OfMappedRows, ArraySum):
 
 def is_small(n: int, d: int) -> bool:
     """Whether all of A takes so little time that it is summed up in double precision, all rows at once."""
-    return d <= SMALL_ORDER and n * d * d <= SMALL_WORK
+    return d <= SMALL_ORDER and n * d * d <= SMALL_WORK and n * d <= PIECE_ENTRIES
 
 
 def rows_at_a_time(d: int, sparse: bool) -> int:

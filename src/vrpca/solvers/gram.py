@@ -37,9 +37,8 @@ SINGLE, SINGLE_ANGLE = 1e-10, 1e-4
 # The same where rounding is not measured. It is not worth measuring where A has few columns per product: with 11
 # products, 80000 x 100 takes 1.3 times as long as in double precision, and 80000 x 160 takes 0.9 of it.
 UNMEASURED, COLUMNS_PER_PRODUCT = 1e-9, 15
-LEAST_PASSES = (
-    5  # that allow for measuring, twice: with A in single and in double precision, and a pass for left vectors
-)
+# Passes that allow for measuring twice: with A in single and in double precision, and a pass for left vectors.
+LEAST_PASSES = 5
 # Products in double precision that measure rounding; fewer of them take less time. If they are of random combinations,
 # squares may be 20 times as large as they look, for a failure probability of 1e-6; with 6 products, 170 times. On MNIST
 # (k = 50), 12 of them prove 4e-11, and 6 prove 4e-10.
@@ -183,9 +182,9 @@ class Gram(Solver[Answer]):
             mix, least = np.eye(k), 1.0
         else:
             count, least = self._products(state.measured)
+            if not least:
+                return None
             mix = rng.standard_normal((k, count))
-        if not least:
-            return None
         W = state.V[:, :k] @ (mix / np.sqrt(outside)[:, None])
         U = view.exact_product(np.hstack([W, state.checks]))
         seen = float(np.linalg.norm(U[:, -CHECKS:] - state.images)) / np.sqrt(CHECKS)

@@ -100,8 +100,8 @@ class Lanczos:
         C = np.hstack([self.B, sweep(Z, V, n_threads=self.n_threads)[:, : len(Z)]])  # B is what the others see of A Z
         D = sweep(S, V, np.hstack([-C, np.eye(len(V))]), n_threads=self.n_threads)
         rounding = ROUNDING * view.rounding * float(np.linalg.norm(C))
-        left, factor, kept = self._orthonormal_levels(new, D, rounding)
-        self.dropped = rounding if kept < len(V) else 0.0
+        left, factor, kept, lost = self._orthonormal_levels(new, D, rounding)
+        self.dropped = max(rounding, lost) if kept < len(V) else 0.0
         C += left
         H = np.zeros((new, new))
         H[:old, :old] = self.H
@@ -114,13 +114,15 @@ class Lanczos:
         self.B = B
         return image
 
-    def _orthonormal_levels(self, base: int, D: np.ndarray, shortest: float) -> tuple[np.ndarray, np.ndarray, int]:
+    def _orthonormal_levels(
+        self, base: int, D: np.ndarray, shortest: float
+    ) -> tuple[np.ndarray, np.ndarray, int, float]:
         """Make the rows V behind the first `base` rows S orthonormal, and orthogonal to S: from the longest downwards.
 
         Directions that differ too much in length are taken one level after the other. A Gram matrix alone would lose
         the short ones in the rounding of the long ones. `D` is ``V [S; V]^T``. Directions shorter than `shortest` are
         left out, and those that the rounding of D could have made up where V has little outside S. Returns C and F with
-        ``V_before = C S + F V_after``, and how many rows V has left.
+        ``V_before = C S + F V_after``, how many rows V has left, and the length of the longest direction left out.
         """
         count, at, eps = len(D), base, float(np.finfo(self.S.dtype).eps)
         C, F, rest = np.zeros((count, base)), np.zeros((count, 0)), np.eye(count)  # V_before = C S + F V_after + rest V
@@ -134,14 +136,14 @@ class Lanczos:
             lower = Y[:, ~long].T @ V if lengths[-1] > there and not long.all() else None
             if not long.any():  # what the vectors see of S counts all the same
                 inside = rest @ D[:, :at]
-                return C + inside[:, :base], F + inside[:, base:], at - base
+                return C + inside[:, :base], F + inside[:, base:], at - base, float(lengths[-1])
             left, factor, D = orthonormal_rows(self.S[:at], V, D, least, self.n_threads)
             again, second, D = orthonormal_rows(self.S[:at], V[: len(D)], D, NOISE, self.n_threads)
             inside = rest @ (left + factor @ again)
             C, F = C + inside[:, :base], np.hstack([F + inside[:, base:], rest @ factor @ second])
             at += len(D)
             if lower is None:
-                return C, F, at - base
+                return C, F, at - base, 0.0
             self.S[at : at + len(lower)], rest = lower, rest @ Y[:, ~long]
             D = sweep(self.S[:at], self.S[at : at + len(lower)], n_threads=self.n_threads)
 

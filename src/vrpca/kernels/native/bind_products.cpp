@@ -14,13 +14,21 @@ namespace {
 
 // ------------------------------------------------------------------------------------------------- sparse rows
 
-// Rows after which some sums are settled. Fewer rows keep sums shorter. More rows cost less time.
+// Rows of a run, on average, after which some sums are settled. Fewer rows keep sums shorter. More rows cost less time.
+// The lengths of runs are between half of it and three halves, by the bits of the run's number shuffled (the finaliser
+// of splitmix64, Steele et al. 2014): rows that repeat after a fixed number of rows must not escape.
 constexpr i64 RUN = 128;
+inline i64 run_length(i64 run) {
+    std::uint64_t x = std::uint64_t(run + 1) * 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return RUN / 2 + i64((x ^ (x >> 31)) % std::uint64_t(RUN + 1));
+}
 
 // Sums in double, of columns that have many entries. Equal numbers are rounded one way in a sum in A: 16000 of them can
 // be off by a thousand roundings. So sums are settled from time to time: they are moved from U to sums in double. Before
-// each run of rows, this is done for the columns where the first of these rows has an entry. So a column gets about RUN
-// entries between two times, however sparse it is. The first time, a column is only marked: most columns of few entries
+// each run of rows, this is done for the columns where the first of these rows has an entry. So a column gets RUN
+// entries between two times on average, however sparse it is. The first time, a column is only marked: most columns of few entries
 // are not seen again, and cost nothing more.
 template <class A>
 struct Settled {
@@ -74,8 +82,8 @@ struct Settled {
 // The most columns that can have sums: those of the first rows of all runs.
 template <class T, class I>
 i64 most_settled(const CsrRows<T, I>& r, i64 lo, i64 hi) {
-    i64 entries = 0;
-    for (i64 i = lo; i < hi; i += RUN) entries += r.indptr[i + 1] - r.indptr[i];
+    i64 entries = 0, run = 0;
+    for (i64 i = lo; i < hi; i += run_length(run++)) entries += r.indptr[i + 1] - r.indptr[i];
     return std::min<i64>(r.d, entries);
 }
 
@@ -168,10 +176,11 @@ void few_columns(const BoundRows<CsrRows<T, I>>& self, const Block<A>& b, i64 th
         A* mine = p < plan.copies ? partial + p * size : b.U;
         if (p < plan.copies) std::fill(mine, mine + size, A(0));
         if (long_sums) settled[p].begin(d);
-        for (i64 lo = cut[p]; lo < cut[p + 1]; lo += RUN) {
+        for (i64 lo = cut[p], run = 0, next; lo < cut[p + 1]; lo = next) {
             const i64 first = r.indptr[lo];
+            next = std::min(cut[p + 1], lo + run_length(run++));
             if (long_sums) settled[p].take(r.indices + first, i64(r.indptr[lo + 1]) - first, mine);
-            DISPATCH(product(r, lo, std::min(cut[p + 1], lo + RUN), W, m ? mW.data() : nullptr, l, plan.width, mine,
+            DISPATCH(product(r, lo, next, W, m ? mW.data() : nullptr, l, plan.width, mine,
                              b.P, b.ld, tail.get() + p * l));
         }
     });

@@ -13,6 +13,11 @@
 namespace vrpca {
 namespace VRPCA_ISA {
 
+constexpr double LARGEST = 0x1.fffffffffffffp1023;  // finite number
+
+// Squares that count as nothing, where the largest entry is about 1: inverses of smaller ones could overflow.
+constexpr double NOTHING = 0x1p-900;
+
 // QR steps per eigenvalue, at most. Two are usual.
 constexpr i64 MOST_STEPS = 30;
 
@@ -63,7 +68,7 @@ inline void tridiagonalise(double* H, i64 ld, double* tau, double* w, Tridiagona
         if (m == 0) break;
         double *v = H + k * ld + k + 1, *rest = H + (k + 1) * ld + k + 1;
         const double others = inner(v + 1, v + 1, m - 1), length = std::sqrt(v[0] * v[0] + others);
-        const bool reflects = others > 0;  // however small they are beside the first entry
+        const bool reflects = others > NOTHING;  // however small they are beside the first entry
         const double beside = !reflects ? v[0] : v[0] > 0 ? -length : length;
         if (k > 0) T.beside[m - 1] = beside;
         tau[k] = reflects ? 1 / (length * length + std::fabs(v[0]) * length) : 0;
@@ -250,7 +255,7 @@ inline Unit unit_of(const double* A, i64 size) {
     double largest = 0;
     for (i64 e = 0; e < size; e++) {
         const double entry = std::fabs(A[e]);
-        if (!(entry <= 0x1.fffffffffffffp1023)) return {0, 0};
+        if (!(entry <= LARGEST)) return {0, 0};
         largest = entry > largest ? entry : largest;
     }
     int exponent = 0;
@@ -258,8 +263,8 @@ inline Unit unit_of(const double* A, i64 size) {
     return {std::ldexp(1.0, -(exponent / 2)), std::ldexp(1.0, exponent / 2 - exponent)};
 }
 
-// H = A with a border: A^2 times its column with the largest entry on the diagonal, or a column of zeros if there is
-// none. `v` has room for a row.
+// H = A with a border: A^2 times the column whose entry on the diagonal is the largest. That may be zero: nothing is
+// reflected then. `v` has room for a row.
 inline void with_border(const double* A, i64 d, Unit unit, double* H, i64 ld, double* v) {
     for (i64 e = 0; e < (d + 1) * ld; e++) H[e] = 0;
     i64 largest = 0;
@@ -286,7 +291,10 @@ bool eigenpairs(const double* A, i64 d, double* theta, i64 values, double* V, i6
     for (i64 e = 0; e < d * ld; e++) Z[e] = 0;
     for (i64 i = 0; i < d; i++) Z[i * ld + d - 1 - i] = 1;
     if (!diagonalise(T, values, Z, ld, c, s, order)) return false;
-    for (i64 i = 0; i < values; i++) theta[i] = T.diagonal[order[i]] / unit.first / unit.second;
+    for (i64 i = 0; i < values; i++) {
+        theta[i] = T.diagonal[order[i]] / unit.first / unit.second;
+        if (!(std::fabs(theta[i]) <= LARGEST)) return false;
+    }
     reflect(H, ld, tau, d, Z, ld, order, vectors);
     for (i64 i = 0; i < vectors; i++)
         for (i64 j = 0; j < d; j++) V[i * d + j] = Z[order[i] * ld + j];
