@@ -63,12 +63,13 @@ def solve(problem: Problem, k: int, width: int, tol: float) -> Solved | None:
 def _moments(X: Array, problem: Problem) -> Moments | None:
     """The moments of all columns; None if numbers or means are very large or small, or not finite."""
     rows, n_threads = make_rows(X), problem.n_threads
-    if problem.about_zero:
-        total, M2 = kernels.squares(rows, None, 1.0, n_threads)
-        mean = np.zeros(len(M2))
-    else:
-        total, mean, M2 = kernels.moments(rows, None, 1.0, n_threads)
-    squares = sum(M2.tolist())  # may be infinite, without a warning
+    with np.errstate(over="ignore", invalid="ignore"):
+        if problem.about_zero:
+            total, M2 = kernels.squares(rows, None, 1.0, n_threads)
+            mean = np.zeros(len(M2))
+        else:
+            total, mean, M2 = kernels.moments(rows, None, 1.0, n_threads)
+        squares = float(M2.sum())
     if not LEAST_SQUARES < squares < MOST_SQUARES or total * float(mean @ mean) > MOST_CANCELLED * squares:
         return None
     return Moments(total, mean, M2 / total, 1.0)
