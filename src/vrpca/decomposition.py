@@ -294,7 +294,7 @@ class Request:
 
 
 def decompose(request: Request, given: SolveOptions) -> Decomposition:
-    """Prepare, run, and assemble; small arrays are decomposed at once."""
+    """The decomposition of a small array at once, of other data by a run."""
     began, options = time.perf_counter(), Options.given(given)
     check_options(center=request.center, scale=request.scale, compute_u=request.compute_u)
     source = as_source(request.X, options.memory_limit is not None)
