@@ -228,7 +228,10 @@ def test_a_norm_beyond_all_numbers_is_refused(solver, rng):
         vrpca.svd(X, 2, solver=solver, random_state=0)
 
 
-def test_products_of_sparse_rows_have_columns_in_eights():
+def test_room_for_products_suits_the_rows():
+    """Vectors are contiguous for dense rows; sparse rows have columns in eights."""
     dense, sparse = (view_of(as_source(X), False) for X in (np.eye(30), sp.eye_array(30, format="csr")))
     for vectors, columns in {1: 1, 4: 4, 5: 8, 8: 8, 9: 16}.items():
-        assert (dense.columns_for(vectors), sparse.columns_for(vectors)) == (vectors, columns)
+        by_vectors, by_rows = dense.room_for(vectors), sparse.room_for(vectors)
+        assert (by_vectors.shape, by_rows.shape) == ((30, vectors), (30, columns))
+        assert by_vectors.T.flags.c_contiguous and by_rows.flags.c_contiguous

@@ -162,6 +162,27 @@ def test_a_block_of_no_rows_adds_nothing(kind, rng):
         assert total == 0 and not mean.any() and not M2.any()
 
 
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_products_of_dense_rows_do_not_depend_on_the_layout_of_a_block(threads, late, rng):
+    """The bits are the same; entries between those of a block stay as they are."""
+    case = make_case(rng, 200, 33, "dense", np.float32, (True,) * 4)
+    W, U = to(np.float32, rng.standard_normal((33, 6)), rng.standard_normal((33, 6)))
+    expected = U.copy()
+    native.product(case.rows(native, late), W, expected, None, threads)
+    for layout in ("by columns", "with gaps"):
+        if layout == "by columns":
+            other, out = np.asfortranarray(W), np.asfortranarray(U)
+        else:
+            room = np.full((66, 18), 7.0, np.float32)
+            other, out = W.repeat(2, axis=0)[::2], room[::2, ::3]
+            out[...] = U
+        native.product(case.rows(native, late), other, out, None, threads)
+        np.testing.assert_array_equal(out, expected)
+        if layout == "with gaps":
+            assert (room[1::2] == 7).all() and (room[:, 1::3] == 7).all() and (room[:, 2::3] == 7).all()
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_product_repeats_to_the_last_bit(kind, threads, rng):

@@ -10,6 +10,7 @@ import vrpca
 from solvers.problems import (
     ChunkedSource,
     assert_orthonormal,
+    assert_true_answer,
     small_counts,
     transformed,
     view_of,
@@ -17,6 +18,7 @@ from solvers.problems import (
 )
 from vrpca.options import Options
 from vrpca.plan import make_solver
+from vrpca.solvers import krylov
 from vrpca.solvers.accelerated import (
     FREE,
     SPARSE_FREE,
@@ -27,6 +29,7 @@ from vrpca.solvers.accelerated import (
     Streamed,
     Wide,
 )
+from vrpca.solvers.search_space import SearchSpace
 
 WAYS = {"sampled": "time", "narrow": "time", "streamed": "passes", "read": "reading"}
 
@@ -262,3 +265,30 @@ def test_the_first_pass_over_sparse_files_multiplies_the_first_block(weighted, c
     s = np.linalg.svd(transformed(X, center, False, weights), compute_uv=False)[:3]
     np.testing.assert_allclose(found.s, s, rtol=1e-9)
     assert_orthonormal(found.Vt)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_vectors_that_are_accurate_enough_are_not_multiplied_again(dtype, monkeypatch):
+    """The leading vectors converge first. The answer is as accurate as was asked for."""
+    X = with_singular_values(4000, 400, np.arange(1, 401) ** -0.5).astype(dtype)
+    multiplied = []
+    grow = SearchSpace.grow
+    monkeypatch.setattr(SearchSpace, "grow", lambda space, Z, *rest: multiplied.append(len(Z)) or grow(space, Z, *rest))
+    options = {"solver": "accelerated", "center": False, "random_state": 0}
+    found = vrpca.svd(X, 8, tol=1e-9, **options)
+    assert found.converged and 0 < min(multiplied) < max(multiplied)
+    assert_true_answer(found, X.astype(float), 1e-9)
+    passes, columns = found.n_passes, sum(multiplied)
+    multiplied.clear()
+    monkeypatch.setattr(krylov, "LOCKED", 0.0)
+    assert vrpca.svd(X, 8, tol=1e-9, **options).n_passes == passes
+    assert sum(multiplied) > columns
+
+
+def test_vectors_are_not_locked_where_their_angles_matter(monkeypatch):
+    X = with_singular_values(4000, 60, 0.7 ** np.arange(60))
+    counts = []
+    grow = SearchSpace.grow
+    monkeypatch.setattr(SearchSpace, "grow", lambda space, Z, *rest: counts.append(len(Z)) or grow(space, Z, *rest))
+    vrpca.svd(X, 5, tol=1e-2, angle_tol=1e-7, solver="accelerated", center=False, random_state=0)
+    assert len(counts) > 1 and len(set(counts)) == 1

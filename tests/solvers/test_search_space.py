@@ -43,6 +43,9 @@ class Matrix:
         out[...] = self.A @ W.astype(float)
         return out
 
+    def room_for(self, vectors):
+        return np.zeros((self.d, vectors), self.dtype)
+
 
 def psd(values, d, seed=0):
     """A of trace 1 with these eigenvalues, up to a factor."""

@@ -23,7 +23,7 @@ from vrpca.data.first_pass import FirstPass, FirstProductSum, MomentSum, Pair
 from vrpca.data.stream import ROWS_PER_VECTOR, Basis, StreamSum
 from vrpca.data.view import Problem, View
 from vrpca.errors import DataError
-from vrpca.linalg import ritz
+from vrpca.linalg import eigenpairs
 from vrpca.memory import DOUBLE, PADDED, Size, padded_to, small_matrices
 from vrpca.options import Options
 from vrpca.solvers.base import Passes, Rng, Solver, less, random_start, together, whole_registers
@@ -334,7 +334,7 @@ def leading_vectors(sample: View, count: int, products: int, rng: Rng) -> np.nda
     for _ in range(products):
         if space.pending:
             space.expand(sample, rng)
-    return np.ascontiguousarray(space.combined(ritz(space.H)[1][:, :count]).T)
+    return np.ascontiguousarray(space.combined(eigenpairs(space.H, min(count, space.size))[1]).T)
 
 
 @dataclass(frozen=True, kw_only=True)

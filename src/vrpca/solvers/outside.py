@@ -210,9 +210,9 @@ class Complement:
         out[...] = self.outside(self.view.product(np.ascontiguousarray(self.outside(V)), out=out))
         return out
 
-    def columns_for(self, vectors: int) -> int:
-        """How many columns to multiply by for so many vectors."""
-        return self.view.columns_for(vectors)
+    def room_for(self, vectors: int) -> np.ndarray:
+        """Zeros for so many vectors, as columns; there may be more columns than vectors."""
+        return self.view.room_for(vectors)
 
 
 def lanczos_error(dimension: int, products: int, failure: float, width: int = 1) -> float:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from vrpca import kernels
-from vrpca.linalg import aligned_zeros, recombine, ritz
+from vrpca.linalg import recombine, ritz
 from vrpca.solvers.base import Rng
 
 ROUNDING = 64  # times eps: if less is left of a unit vector after Gram-Schmidt, it is rounding (sqrt(d) at d = 4096)
@@ -32,8 +32,8 @@ class Operator(Protocol):
         """``out = A W``."""
         ...
 
-    def columns_for(self, vectors: int) -> int:
-        """How many columns to multiply by for so many vectors."""
+    def room_for(self, vectors: int) -> np.ndarray:
+        """Zeros for so many vectors, as columns; there may be more columns than vectors."""
         ...
 
 
@@ -42,17 +42,16 @@ class Images:
 
     def __init__(self) -> None:
         self.W = self.U = np.zeros((0, 0))
-        self.count = 0  # columns of W that hold the vectors; the guest follows, then columns of zeros
+        self.held = 0, 0  # vectors and guests that there is room for: the first columns, in this order
 
     def __call__(
         self, operator: Operator, Z: np.ndarray, out: np.ndarray, guest: np.ndarray | None = None
     ) -> np.ndarray | None:
         """``out = Z A``, by one pass; return ``guest A`` for a guest, one more vector, where there is one."""
-        count, d = Z.shape
-        columns = count if guest is None else operator.columns_for(count + 1)
-        if self.W.shape != (d, columns) or self.W.dtype != Z.dtype or self.count != count:
-            self.W, self.U = (aligned_zeros((d, columns), Z.dtype) for _ in range(2))
-            self.count = count
+        held = count, guests = len(Z), 0 if guest is None else 1
+        if self.held != held:  # a space belongs to one operator
+            self.W, self.U = (operator.room_for(count + guests) for _ in range(2))
+            self.held = held
         transpose_into(self.W[:, :count], Z, operator.n_threads)
         if guest is not None:
             self.W[:, count] = guest
@@ -62,8 +61,8 @@ class Images:
 
 
 def transpose_into(out: np.ndarray, W: np.ndarray, n_threads: int) -> None:
-    """``out = W^T``."""
-    if W.strides[1] == W.itemsize:
+    """``out = W^T``. Where one of them is stored by columns, that is a copy of contiguous vectors."""
+    if W.strides[1] == out.strides[1] == W.itemsize:
         kernels.transpose(W, out, n_threads)
     else:
         out[...] = W.T

@@ -132,12 +132,20 @@ void pad(const Block<A>& b, i64 d, i64 width, i64 parts, A* out) {
     });
 }
 
+// A matrix with any distances between its rows and between its columns.
+template <class A>
+struct Strided {
+    A* data;
+    i64 rows_apart, columns_apart;
+    A& operator()(i64 j, i64 c) const { return data[j * rows_apart + c * columns_apart]; }
+};
+
 // m^T W.
-template <class T>
-std::vector<double> shift_times(const double* m, const T* W, i64 d, i64 l, i64 ld) {
+template <class A>
+std::vector<double> shift_times(const double* m, Strided<const A> W, i64 d, i64 l) {
     std::vector<double> mW(l);
-    for (i64 j = 0; j < d; j++)
-        for (i64 c = 0; c < l; c++) mW[c] += m[j] * double(W[j * ld + c]);
+    for (i64 c = 0; c < l; c++)
+        for (i64 j = 0; j < d; j++) mW[c] += m[j] * double(W(j, c));
     return mW;
 }
 
@@ -161,7 +169,7 @@ void few_columns(const BoundRows<CsrRows<T, I>>& self, const Block<A>& b, i64 th
     A *partial = room.get(), *copy = partial + plan.copies * size;
     if (!plan.in_place) pad(b, d, plan.width, parts, copy);
     const A* W = plan.in_place ? b.W : copy;
-    const auto mW = m ? shift_times(m, W, d, l, plan.width) : std::vector<double>();
+    const auto mW = m ? shift_times(m, Strided<const A>{W, plan.width, 1}, d, l) : std::vector<double>();
     auto tail = zeros<double>(parts * l);
     const bool long_sums = largest_part(cut) > RUN;
     i64 most = 0;
@@ -201,23 +209,23 @@ constexpr i64 STRIP = 16;
 constexpr i64 WHOLE = 96;  // bytes of a row of W that are one chunk of the kernel, too: 24 floats take less than 16 and 8
 constexpr i64 LARGE = 1 << 20;  // bytes of W that do not stay in a second-level cache of 512 kB to 2 MB together with U
 
-// U += Z^T (Z W): all columns at once, or strip by strip.
+// U += Z^T (Z W): all columns at once, or strip by strip. W and U are row-major, without gaps.
 template <class A, class T, class I>
-void product(const BoundRows<CsrRows<T, I>>& self, const A* W, i64 l, A* U, A* P, i64 threads) {
+void product(const BoundRows<CsrRows<T, I>>& self, Strided<const A> W, i64 l, Strided<A> U, A* P, i64 threads) {
     const auto& r = self.rows;
     const i64 row = l * i64(sizeof(A));
     const i64 most = row <= WHOLE || r.d * row <= LARGE || few_entries(r) ? l : STRIP;
     for (i64 c = 0; c < l; c += most)
-        few_columns(self, Block<A>{W + c, std::min(most, l - c), l, U + c, P ? P + c : nullptr}, threads);
+        few_columns(self, Block<A>{W.data + c, std::min(most, l - c), l, U.data + c, P ? P + c : nullptr}, threads);
 }
 
 // -------------------------------------------------------------------------------------------------- dense rows
 
-// U += Z^T (Z W). W and the sums are column-major. If the map is `late`, its column scale and shift are applied to
-// them, unless numbers are multiplied in another type than that of the data. `columns` has sums for each part, or is
-// null.
+// U += Z^T (Z W). The copy of W and the sums are column-major, so W and U are walked fastest if they are, too. If the map
+// is `late`, its column scale and shift are applied to them, unless numbers are multiplied in another type than that of
+// the data. `columns` has sums for each part, or is null.
 template <class A, class T>
-void product(const BoundRows<DenseRows<T>>& self, const A* W, i64 l, A* U, A* P, i64 threads,
+void product(const BoundRows<DenseRows<T>>& self, Strided<const A> W, i64 l, Strided<A> U, A* P, i64 threads,
              ColumnSums<T>* columns = nullptr) {
     const auto& r = self.rows;
     const i64 d = r.d, parts = parts_of(r, threads);
@@ -227,31 +235,35 @@ void product(const BoundRows<DenseRows<T>>& self, const A* W, i64 l, A* U, A* P,
     const T* s = late ? r.map.col_scale : nullptr;
     const double* m = late ? r.map.shift : nullptr;
     const auto cut = split(r, parts);
-    const auto mW = m ? shift_times(m, W, d, l, l) : std::vector<double>();
+    const auto mW = m ? shift_times(m, W, d, l) : std::vector<double>();
     const Borrowed<A> room(room_for<A>(self), size + parts * own);
     const Borrowed<double> sums(*self.totals, parts * with_tail);
     A* Wt = room.get();
-    for (i64 c = 0; c < l; c++) {
-        for (i64 j = 0; j < d; j++) Wt[c * ld + j] = s ? s[j] * W[j * l + c] : W[j * l + c];
-        std::fill(Wt + c * ld + d, Wt + (c + 1) * ld, A(0));
-    }
+    in_parallel(parts, [&](i64 q) {
+        for (i64 c = l * q / parts; c < l * (q + 1) / parts; c++) {
+            for (i64 j = 0; j < d; j++) Wt[c * ld + j] = s ? s[j] * W(j, c) : W(j, c);
+            std::fill(Wt + c * ld + d, Wt + (c + 1) * ld, A(0));
+        }
+    });
     in_parallel(parts, [&](i64 p) {
         double* mine = sums.get() + p * with_tail;
         std::fill(mine, mine + with_tail, 0.0);
         DISPATCH(product(r, cut[p], cut[p + 1], Wt, m ? mW.data() : nullptr, l, mine, P, mine + size,
                          Wt + size + p * own, columns ? columns + p : nullptr));
     });
-    for (i64 c = 0; c < l; c++) {
-        double tail = 0;
-        for (i64 p = 0; p < parts; p++) tail += sums.get()[p * with_tail + size + c];
-        for (i64 j = 0; j < d; j++) {
-            double u = 0;
-            for (i64 p = 0; p < parts; p++) u += sums.get()[p * with_tail + c * ld + j];
-            if (s) u *= double(s[j]);
-            if (m) u -= m[j] * tail;
-            U[j * l + c] = A(double(U[j * l + c]) + u);
+    in_parallel(parts, [&](i64 q) {
+        for (i64 c = l * q / parts; c < l * (q + 1) / parts; c++) {
+            double tail = 0;
+            for (i64 p = 0; p < parts; p++) tail += sums.get()[p * with_tail + size + c];
+            for (i64 j = 0; j < d; j++) {
+                double u = 0;
+                for (i64 p = 0; p < parts; p++) u += sums.get()[p * with_tail + c * ld + j];
+                if (s) u *= double(s[j]);
+                if (m) u -= m[j] * tail;
+                U(j, c) = A(double(U(j, c)) + u);
+            }
         }
-    }
+    });
 }
 
 // --------------------------------------------------------------------------------------- products with moments
@@ -270,7 +282,7 @@ Moments product_with_moments(const BoundRows<DenseRows<T>>& self, const T* W, i6
         if (about_zero) columns.push_back({weight, factor, nullptr, nullptr, M2});
         else columns.push_back(DISPATCH(empty_sums(r, cut[p], cut[p + 1], weight, factor, mean, M2)));
     }
-    product(self, W, l, U, static_cast<T*>(nullptr), threads, columns.data());
+    product(self, Strided<const T>{W, l, 1}, l, Strided<T>{U, l, 1}, static_cast<T*>(nullptr), threads, columns.data());
     for (size_t p = 0; p < part.size(); p++) {
         if (!about_zero) DISPATCH(finish(columns[p], r.d));
         part[p].total = columns[p].total;
@@ -281,7 +293,7 @@ Moments product_with_moments(const BoundRows<DenseRows<T>>& self, const T* W, i6
 template <class T, class I>
 Moments product_with_moments(const BoundRows<CsrRows<T, I>>& self, const T* W, i64 l, T* U, const double* weight,
                              double factor, bool about_zero, i64 threads) {
-    product(self, W, l, U, static_cast<T*>(nullptr), threads);
+    product(self, Strided<const T>{W, l, 1}, l, Strided<T>{U, l, 1}, static_cast<T*>(nullptr), threads);
     return about_zero ? squares(self.rows, weight, factor, threads) : moments(self.rows, weight, factor, threads);
 }
 
@@ -335,16 +347,18 @@ void gram(const DenseRows<T>& r, double* G, double* first, double* squares, i64 
 
 // ---------------------------------------------------------------------------------------------------- bindings
 
-// Numbers are multiplied in A, the type of W: that of the data, or double.
-template <class R, class A = typename R::T>
+// Numbers are multiplied in A, the type of W: that of the data, or double. M is the kind of array that W and U are.
+template <template <class> class M, class R, class A = typename R::T>
 void bind_product(nb::module_& m) {
-    m.def("product", [](const BoundRows<R>& self, Mat<const A> W, Mat<A> U, OptMat<A> P, i64 threads) {
+    m.def("product", [](const BoundRows<R>& self, M<const A> W, M<A> U, OptMat<A> P, i64 threads) {
         i64 l = W.shape(1);
         require(i64(W.shape(0)) == self.rows.d && i64(U.shape(0)) == self.rows.d && i64(U.shape(1)) == l,
                 "W and U must be (columns of the data) x l");
         require(!P || (i64(P->shape(0)) == self.rows.n && i64(P->shape(1)) == l), "P must be (rows of the block) x l");
+        const Strided<const A> from{W.data(), W.stride(0), W.stride(1)};
+        const Strided<A> to{U.data(), U.stride(0), U.stride(1)};
         nb::gil_scoped_release release;
-        product(self, W.data(), l, U.data(), P ? P->data() : nullptr, threads);
+        product(self, from, l, to, P ? P->data() : nullptr, threads);
     }, "rows"_a, array("W"), array("U"), optional_array("P"), "threads"_a);
 }
 
@@ -383,15 +397,15 @@ void bind_gram(nb::module_& m) {
 }  // namespace
 
 void bind_products(nb::module_& m) {
-#define VRPCA_BIND(Rows) bind_product<Rows>(m), bind_product_with_moments<Rows>(m);
-    VRPCA_EACH_ROWS(VRPCA_BIND)
-#undef VRPCA_BIND
-    bind_product<DenseRowsF32, double>(m);
-    bind_product<CsrRowsF32I32, double>(m);
-    bind_product<CsrRowsF32I64, double>(m);
-#define VRPCA_BIND(Rows) bind_gram<Rows>(m);
+#define VRPCA_BIND(Rows) bind_product<AnyMat, Rows>(m), bind_product_with_moments<Rows>(m), bind_gram<Rows>(m);
     VRPCA_EACH_DENSE(VRPCA_BIND)
 #undef VRPCA_BIND
+#define VRPCA_BIND(Rows) bind_product<Mat, Rows>(m), bind_product_with_moments<Rows>(m);
+    VRPCA_EACH_CSR(VRPCA_BIND)
+#undef VRPCA_BIND
+    bind_product<AnyMat, DenseRowsF32, double>(m);
+    bind_product<Mat, CsrRowsF32I32, double>(m);
+    bind_product<Mat, CsrRowsF32I64, double>(m);
 }
 
 }  // namespace vrpca
