@@ -24,9 +24,6 @@ constexpr i64 SPAN = 4096;
 // smaller number keeps rounding smaller.
 constexpr i64 SUMMED = 128;
 
-template <class T>
-i64 column_length(i64 d) { return (d + LANE<T> - 1) / LANE<T> * LANE<T>; }
-
 // The next multiple of a cache line.
 template <class T>
 inline i64 whole_lines(i64 count) {
@@ -34,10 +31,44 @@ inline i64 whole_lines(i64 count) {
     return (count + line - 1) / line * line;
 }
 
-// Room for U in T, for y, and for the rows of a tile: their ends, and the whole rows where they are mapped.
+// A load waits for a recent store to another address if the last 12 bits of the two are equal: at first, processors
+// compare no more. U must not lie so that this happens often: products of rows of 2048 floats took twice as long.
+// Lengths are in cache lines here, of which 4 kB have 64.
+constexpr i64 PAGE = 64;
+constexpr i64 SOON = 8;        // lines that are loaded before a store has reached the cache
+constexpr i64 PLACE_OF_U = 24;  // modulo 4 kB, after X: far from its rows whatever their length is
+
+// Whether a store into one column of a group can be followed soon by such a load from another column.
+inline bool collide(i64 column_lines) {
+    for (i64 c = 1; c < TILE_COLUMNS; c++) {
+        const i64 apart = c * column_lines, rest = apart % PAGE;
+        const bool close = rest < SOON || PAGE - rest < SOON;
+        if (apart > PAGE - SOON && close && rest) return true;
+    }
+    return false;
+}
+
+// The distance between columns.
+template <class T>
+i64 column_length(i64 d) {
+    constexpr i64 line = 64 / i64(sizeof(T));
+    i64 lines = whole_lines<T>(d) / line;
+    while (collide(lines)) lines++;
+    return lines * line;
+}
+
+// The first place for U in `room`.
+template <class T>
+inline T* place_of_u(T* room, const void* X) {
+    const auto line_of = [](const void* p) { return i64(reinterpret_cast<std::uintptr_t>(p) / 64 % PAGE); };
+    const i64 lines = (line_of(X) + PLACE_OF_U - line_of(room) + PAGE) % PAGE;
+    return room + lines * 64 / i64(sizeof(T));
+}
+
+// Room for U in T, wherever it has to lie modulo 4 kB, for y, and for the rows of a tile: their ends, and the whole rows where they are mapped.
 template <class T>
 i64 product_room(i64 d, i64 l) {
-    return whole_lines<T>(l * column_length<T>(d)) + whole_lines<T>(TILE_ROWS * l) +
+    return 64 * PAGE / i64(sizeof(T)) + whole_lines<T>(l * column_length<T>(d)) + whole_lines<T>(TILE_ROWS * l) +
            whole_lines<T>(TILE_ROWS * (LANE<T> + d));
 }
 
@@ -229,7 +260,7 @@ void product(const DenseRows<T>& rows, i64 lo, i64 hi, const A* W, const double*
     const i64 d = rows.d, ld = column_length<A>(d), groups = (l + TILE_COLUMNS - 1) / TILE_COLUMNS;
     const i64 steps = 2 * groups * ld / LANE<A>, bytes = TILE_ROWS * d * i64(sizeof(T));
     const i64 per_step = steps ? (bytes + steps - 1) / steps : 0;
-    A *U = room, *y = U + whole_lines<A>(l * ld), *ends = y + whole_lines<A>(TILE_ROWS * l);
+    A *U = place_of_u(room, rows.X), *y = U + whole_lines<A>(l * ld), *ends = y + whole_lines<A>(TILE_ROWS * l);
     A* mapped_rows = ends + TILE_ROWS * LANE<A>;
     for (i64 e = 0; e < l * ld; e++) U[e] = 0;
     ColumnSums<T> own{};  // other threads write next to *columns
