@@ -254,6 +254,7 @@ class Sampled(FromSample):
     """Blocks as wide as the answer, from a start that a sample has prepared."""
 
     products = SAMPLE_PRODUCTS
+    narrows = True
 
     def __init__(self, options: Options, width: int):
         super().__init__(options, width)
