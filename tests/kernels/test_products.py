@@ -196,9 +196,29 @@ def test_product_repeats_to_the_last_bit(kind, threads, rng):
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("d", [250, 512, 680, 1000, 1024, 1040, 2048])
+def test_products_of_rows_whose_columns_would_lie_badly(d, dtype, rng):
+    """Columns of W and U are further apart than they are long where they would meet modulo 4 kB."""
+    case = make_case(rng, 29, d, "dense", dtype, (False,) * 4)
+    check_product(case, rng, 9, 2, True)
+
+
+def test_bits_do_not_depend_on_where_dense_rows_lie(rng):
+    """Modulo 4 kB, which decides where the kernel has its sums."""
+    X, W = to(np.float32, rng.standard_normal((40, 512)), rng.standard_normal((512, 5)))
+    found = []
+    for offset in range(0, 4096, 496):
+        U = np.zeros_like(W)
+        native.product(native.dense_rows(at_offset(X, offset), None, None, None, None, 1.0), W, U, None, 2)
+        found.append(U)
+    for U in found[1:]:
+        np.testing.assert_array_equal(U, found[0])
+
+
 def at_offset(M, offset):
     """A copy of M that begins so many bytes behind a cache line."""
-    room = aligned_zeros((M.size + CACHE_LINE // M.itemsize,), M.dtype)[offset // M.itemsize :]
+    room = aligned_zeros((M.size + offset // M.itemsize,), M.dtype)[offset // M.itemsize :]
     moved = room[: M.size].reshape(M.shape)
     moved[...] = M
     return moved

@@ -267,14 +267,22 @@ def test_the_first_pass_over_sparse_files_multiplies_the_first_block(weighted, c
     assert_orthonormal(found.Vt)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_vectors_that_are_accurate_enough_are_not_multiplied_again(dtype, monkeypatch):
-    """The leading vectors converge first. The answer is as accurate as was asked for."""
-    X = with_singular_values(4000, 400, np.arange(1, 401) ** -0.5).astype(dtype)
-    multiplied = []
+@pytest.fixture
+def multiplied(monkeypatch):
+    """How many vectors each product of a search space has taken, but for the first one."""
+    counts = []
     grow = SearchSpace.grow
-    monkeypatch.setattr(SearchSpace, "grow", lambda space, Z, *rest: multiplied.append(len(Z)) or grow(space, Z, *rest))
-    options = {"solver": "accelerated", "center": False, "random_state": 0}
+    monkeypatch.setattr(SearchSpace, "grow", lambda space, Z, *rest: counts.append(len(Z)) or grow(space, Z, *rest))
+    return counts
+
+
+@pytest.mark.parametrize("cost", ["time", "passes", "reading"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_vectors_that_are_accurate_enough_are_not_multiplied_again(dtype, cost, multiplied, monkeypatch):
+    """The leading vectors converge first. The answer is as accurate as was asked for."""
+    monkeypatch.setattr(krylov, "FINISHING", 0.0)
+    X = with_singular_values(4000, 400, np.arange(1, 401) ** -0.5).astype(dtype)
+    options = {"solver": "accelerated", "center": False, "random_state": 0, "cost": cost}
     found = vrpca.svd(X, 8, tol=1e-9, **options)
     assert found.converged and 0 < min(multiplied) < max(multiplied)
     assert_true_answer(found, X.astype(float), 1e-9)
@@ -285,10 +293,32 @@ def test_vectors_that_are_accurate_enough_are_not_multiplied_again(dtype, monkey
     assert sum(multiplied) > columns
 
 
-def test_vectors_are_not_locked_where_their_angles_matter(monkeypatch):
+@pytest.mark.parametrize("k", [1, 8])
+def test_the_last_pass_multiplies_wanted_vectors_alone(k, multiplied):
+    """With data in memory. Where passes are the cost, columns beyond the wanted ones may save one."""
+    X = with_singular_values(4000, 400, np.arange(1, 401) ** -0.5)
+    options = {"tol": 1e-6, "solver": "accelerated", "center": False, "random_state": 0}
+    found = vrpca.svd(X, k, **options)
+    assert found.converged and multiplied[-1] <= k < multiplied[0]
+    assert_true_answer(found, X, 1e-6)
+    multiplied.clear()
+    assert vrpca.svd(X, k, cost="passes", **options).converged
+    assert min(multiplied) > k
+
+
+def test_vectors_are_not_locked_where_their_angles_matter(multiplied):
     X = with_singular_values(4000, 60, 0.7 ** np.arange(60))
-    counts = []
-    grow = SearchSpace.grow
-    monkeypatch.setattr(SearchSpace, "grow", lambda space, Z, *rest: counts.append(len(Z)) or grow(space, Z, *rest))
     vrpca.svd(X, 5, tol=1e-2, angle_tol=1e-7, solver="accelerated", center=False, random_state=0)
-    assert len(counts) > 1 and len(set(counts)) == 1
+    assert len(multiplied) > 1 and len(set(multiplied)) == 1
+
+
+def test_locked_vectors_that_are_all_there_is_do_not_end_the_search(multiplied):
+    """Where residuals are small enough, but the bound is not, all of them are multiplied."""
+    solver = Sampled(Options(tol=1e-3), 7)
+    solver.components = 3
+    view, rng = view_of(with_singular_values(400, 40, 0.5 ** np.arange(40))), np.random.default_rng(0)
+    state = solver.begin(view, None, 20, 1, rng)
+    for _ in range(3):
+        state = solver.step(view, state, rng)
+    assert (state.G.diagonal()[:3] < 1e-12).all()
+    assert len(solver.unlocked(state)) == len(state.residuals)

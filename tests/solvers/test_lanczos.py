@@ -63,6 +63,22 @@ def check(state, A):
 
 @pytest.mark.reference
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_a_factorisation_that_is_completed_has_the_projection_of_a(dtype, steps):
+    X = with_eigenvalues(150, 36, 0.9 ** np.arange(36)).astype(dtype)
+    view, A, rng = view_of(X), normalised(X)[1], np.random.default_rng(0)
+    space = Lanczos(view, width=5, block=4, keep=9, capacity=40, rng=rng)
+    for _ in range(steps):
+        space.expand(view, rng)
+    space.complete(view)
+    S, tolerance = space.S[: space.size].astype(float), 300 * float(np.finfo(dtype).eps)
+    assert space.size == 4 * (steps + 1) and space.pending == 0
+    assert_orthonormal(space.S[: space.size], tolerance)
+    np.testing.assert_allclose(space.H, S @ A @ S.T, atol=tolerance)
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("empty", [False, True], ids=["all columns", "empty columns"])
 @pytest.mark.parametrize("start", ["random", "guess", "long guess"])

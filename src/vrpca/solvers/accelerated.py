@@ -332,9 +332,11 @@ def leading_of_sample(sample: View, width: int, rng: Rng) -> np.ndarray:
 def leading_vectors(sample: View, count: int, products: int, rng: Rng) -> np.ndarray:
     """The leading vectors of a sample, as columns: block Lanczos steps from a random block, one per product."""
     space = Lanczos(sample, count, count, count, products * count, rng)
-    for _ in range(products):
+    for _ in range(products - 1):
         if space.pending:
             space.expand(sample, rng)
+    if space.pending:
+        space.complete(sample)
     return np.ascontiguousarray(space.combined(eigenpairs(space.H, min(count, space.size))[1]).T)
 
 

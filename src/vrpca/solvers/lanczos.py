@@ -88,31 +88,49 @@ class Lanczos:
 
         Return the image of a guest, which is multiplied along with Z and not taken in.
         """
+        V, C, image = self._multiplied(view, guest, images)
         old, new = self.size, self.size + self.pending
-        if new + self.pending > len(self.S):  # a guess is wider than a block
-            self.S = with_room(self.S[:new], new + self.pending)
-        S, Z, V = self.S[:new], self.Z, self.S[new : new + self.pending]
-        image = None
-        if images is None:
-            image = self.images(view, Z, V, guest)
-        else:
-            V[...] = images
-        C = np.hstack([self.B, sweep(Z, V, n_threads=self.n_threads)[:, : len(Z)]])  # B is what the others see of A Z
-        D = sweep(S, V, np.hstack([-C, np.eye(len(V))]), n_threads=self.n_threads)
+        D = sweep(self.S[:new], V, np.hstack([-C, np.eye(len(V))]), n_threads=self.n_threads)
         rounding = ROUNDING * view.rounding * float(np.linalg.norm(C))
         left, factor, kept, lost = self._orthonormal_levels(new, D, rounding)
         self.dropped = max(rounding, lost) if kept < len(V) else 0.0
-        C += left
-        H = np.zeros((new, new))
-        H[:old, :old] = self.H
-        H[old:], H[:, old:] = C, C.T
-        self.H = H
-        self.size, self.pending = new, min(kept, self.order - new)
+        self._take_in(C + left)
+        self.pending = min(kept, self.order - new)
         B = np.zeros((self._fill(rng, self.block), new))
         kept = min(kept, len(B))
         B[:kept, old:] = factor.T[:kept]
         self.B = B
         return image
+
+    def complete(self, view: View) -> None:
+        """Take Z into S, by one pass, and leave it at that: there is no next Z. So nothing is known of residuals."""
+        _, C, _ = self._multiplied(view)
+        self._take_in(C)
+        self.pending, self.B = 0, np.zeros((0, self.size))
+
+    def _multiplied(
+        self, view: View, guest: np.ndarray | None = None, images: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """``Z A``, behind Z in memory; its coefficients in the vectors of S and Z; and the image of a guest."""
+        new = self.size + self.pending
+        if new + self.pending > len(self.S):  # a guess is wider than a block
+            self.S = with_room(self.S[:new], new + self.pending)
+        Z, V = self.Z, self.S[new : new + self.pending]
+        image = None
+        if images is None:
+            image = self.images(view, Z, V, guest)
+        else:
+            V[...] = images
+        within = sweep(Z, V, n_threads=self.n_threads)[:, : len(Z)]
+        return V, np.hstack([self.B, within]), image  # B is what the vectors of S see of Z A
+
+    def _take_in(self, C: np.ndarray) -> None:
+        """Make Z part of S, given the coefficients of ``Z A`` in both."""
+        old, new = self.size, self.size + self.pending
+        H = np.zeros((new, new))
+        H[:old, :old] = self.H
+        H[old:], H[:, old:] = C, C.T
+        self.H, self.size = H, new
 
     def _orthonormal_levels(
         self, base: int, D: np.ndarray, shortest: float

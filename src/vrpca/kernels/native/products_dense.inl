@@ -31,19 +31,19 @@ inline i64 whole_lines(i64 count) {
     return (count + line - 1) / line * line;
 }
 
-// A load waits for a recent store to another address if the last 12 bits of the two are equal: at first, processors
-// compare no more. U must not lie so that this happens often: products of rows of 2048 floats took twice as long.
-// Lengths are in cache lines here, of which 4 kB have 64.
+// A processor compares the address of a load with those of recent stores by their last 12 bits at first. If these bits
+// are equal, the load has to wait, though it is from another address. U must not lie so that this happens all the time:
+// products of rows of 2048 floats took twice as long. Lengths are in cache lines here. 4 kB, which 12 bits address, have
+// 64 of them.
 constexpr i64 PAGE = 64;
-constexpr i64 SOON = 8;        // lines that are loaded before a store has reached the cache
-constexpr i64 PLACE_OF_U = 24;  // modulo 4 kB, after X: far from its rows whatever their length is
+constexpr i64 SOON = 8;         // lines that may be loaded before a store has reached the cache
+constexpr i64 PLACE_OF_U = 24;  // after X, modulo 4 kB. Rows that are 1, 2 or 4 kB long, modulo 4 kB, are far from it too
 
-// Whether a store into one column of a group can be followed soon by such a load from another column.
+// Whether stores into a column of U are soon followed by such loads from another column of the same group.
 inline bool collide(i64 column_lines) {
     for (i64 c = 1; c < TILE_COLUMNS; c++) {
         const i64 apart = c * column_lines, rest = apart % PAGE;
-        const bool close = rest < SOON || PAGE - rest < SOON;
-        if (apart > PAGE - SOON && close && rest) return true;
+        if (apart > PAGE - SOON && rest && (rest < SOON || rest > PAGE - SOON)) return true;
     }
     return false;
 }
@@ -57,7 +57,7 @@ i64 column_length(i64 d) {
     return lines * line;
 }
 
-// The first place for U in `room`.
+// The first place in `room` that is good for U.
 template <class T>
 inline T* place_of_u(T* room, const void* X) {
     const auto line_of = [](const void* p) { return i64(reinterpret_cast<std::uintptr_t>(p) / 64 % PAGE); };
@@ -65,7 +65,8 @@ inline T* place_of_u(T* room, const void* X) {
     return room + lines * 64 / i64(sizeof(T));
 }
 
-// Room for U in T, wherever it has to lie modulo 4 kB, for y, and for the rows of a tile: their ends, and the whole rows where they are mapped.
+// Room for U in T, which may begin up to 4 kB later, for y, and for the rows of a tile: their ends, and the whole rows
+// where they are mapped.
 template <class T>
 i64 product_room(i64 d, i64 l) {
     return 64 * PAGE / i64(sizeof(T)) + whole_lines<T>(l * column_length<T>(d)) + whole_lines<T>(TILE_ROWS * l) +
