@@ -8,20 +8,22 @@
 namespace vrpca {
 namespace {
 
-// Every thread works on some pieces of all vectors and has a D of its own. The D are added in order, so that the result
-// depends only on the number of threads. All memory is allocated before, because threads must not throw. A thread gets
-// at least four pieces: with fewer, more threads would help, but waking them and adding up the D would weigh more.
+// Multiplications of a thread, at least: waking it takes as long.
+constexpr i64 LEAST_MULTIPLIED = 1 << 20;
+
+// Every thread works on a part of all vectors and has a D of its own. The D are added in order, so that the result
+// depends only on the number of threads. All memory is allocated before, because threads must not throw.
 template <class T>
 void sweep(const T* S, i64 m, const double* K, T* V, i64 b, i64 q, i64 d, double* D, i64 columns, i64 threads) {
-    const i64 piece = DISPATCH(PIECE), pieces = (d + piece - 1) / piece;
-    const i64 parts = std::max<i64>(1, std::min<i64>(threads, pieces / 4));
+    const i64 parts = std::max<i64>(1, std::min<i64>(threads, d * q * (m + b) / LEAST_MULTIPLIED));
     const i64 size = q * columns;
     const i64 room = DISPATCH(sweep_size(m, b));
     std::vector<double> own(size_t(parts * size), 0.0);
     std::vector<T> scratch(size_t(parts * room));
     std::vector<const T*> rows(size_t(parts * 2 * (m + b)));
     in_parallel(parts, [&](i64 p) {
-        const i64 lo = pieces * p / parts * piece, hi = std::min(d, pieces * (p + 1) / parts * piece);
+        constexpr i64 line = 64 / i64(sizeof(T));
+        const i64 lo = d * p / parts / line * line, hi = p + 1 < parts ? d * (p + 1) / parts / line * line : d;
         DISPATCH(sweep(S, m, K, V, b, q, d, lo, hi, own.data() + p * size, columns, scratch.data() + p * room,
                        rows.data() + p * 2 * (m + b)));
     });

@@ -81,16 +81,6 @@ struct Part {
     const T* ends;  // TILE_ROWS registers, padded with zeros; or null, if this part has no ends
 };
 
-// y[e] += the sum of the elements of register e.
-template <int count, class T, class V>
-inline void add_totals(const V* sum, T* y) {
-    using L = Lanes<T, 16>;
-    constexpr int lane = 16 / int(sizeof(T));
-    int e = 0;
-    for (; SHUFFLES && e + lane <= count; e += lane) L::put(y + e, L::get(y + e) + totals<T>(sum + e));
-    for (; e < count; e++) y[e] += total<T>(sum[e]);
-}
-
 // y[r * C + c] += x_r . w_c for all rows of a tile and C columns.
 template <int C, class T>
 inline void project(const Part<T>& part, const T* W, i64 ld, Ahead& ahead, T* y) {

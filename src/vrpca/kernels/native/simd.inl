@@ -167,6 +167,16 @@ template <class T, class V>
 inline typename Lanes<T, 16>::V totals(const V*) { return {}; }
 #endif
 
+// y[e] += the sum of the elements of register e.
+template <int count, class T, class V>
+inline void add_totals(const V* sum, T* y) {
+    using L = Lanes<T, 16>;
+    constexpr int lane = 16 / int(sizeof(T));
+    int e = 0;
+    for (; SHUFFLES && e + lane <= count; e += lane) L::put(y + e, L::get(y + e) + totals<T>(sum + e));
+    for (; e < count; e++) y[e] += total<T>(sum[e]);
+}
+
 // N numbers in the largest registers that they fill, of 64, 32 or 16 bytes. If they do not fill any, they are a pair of
 // floats or single numbers.
 template <class T, int N>

@@ -53,7 +53,8 @@ template <int R, int C, class T>
 inline void dot_rows(const T* const* a, const T* const* b, i64 count, double* D, i64 ld, i64 distance) {
     using L = Lanes<T, REGISTER>;
     constexpr i64 lane = LANE<T>;
-    typename L::V sum[R][C] = {};
+    constexpr int all = (R * C + 3) / 4 * 4;  // with zeros: sums of elements are found in one way, whatever R and C are
+    typename L::V sum[all] = {};
     i64 j = 0;
     for (; j + lane <= count; j += lane) {
         typename L::V x[R];
@@ -61,14 +62,15 @@ inline void dot_rows(const T* const* a, const T* const* b, i64 count, double* D,
         for (int c = 0; c < C; c++) {
             const auto y = L::get(b[c] + j);
             ask_ahead(b[c] + j, distance);
-            for (int i = 0; i < R; i++) sum[i][c] += x[i] * y;
+            for (int i = 0; i < R; i++) sum[i * C + c] += x[i] * y;
         }
     }
+    T dots[all] = {};
+    add_totals<all>(sum, dots);
     for (int i = 0; i < R; i++)
         for (int c = 0; c < C; c++) {
-            T rest = total<T>(sum[i][c]);
-            for (i64 e = j; e < count; e++) rest += a[i][e] * b[c][e];
-            D[i * ld + c] += double(rest);
+            for (i64 e = j; e < count; e++) dots[i * C + c] += a[i][e] * b[c][e];
+            D[i * ld + c] += double(dots[i * C + c]);
         }
 }
 
@@ -109,6 +111,9 @@ struct Combine {
     }
 };
 
+// Vectors that are multiplied with four others at once: these, one of them, and the sums fit the registers.
+constexpr int DOTS = REGISTERS >= 32 ? 4 : 2;
+
 // D += V rows^T.
 template <class T>
 struct Dots {
@@ -123,8 +128,8 @@ struct Dots {
         for (int s = 0; s < R; s++) a[s] = V + (i + s) * d;
         i64 c = 0;
         const i64 ahead = i == 0 ? distance : 0;
-        for (; c + 2 <= n; c += 2) dot_rows<R, 2>(a, rows + c, count, D + i * n + c, n, ahead);
-        if (c < n) dot_rows<R, 1>(a, rows + c, count, D + i * n + c, n, ahead);
+        for (; c + DOTS <= n; c += DOTS) dot_rows<R, DOTS>(a, rows + c, count, D + i * n + c, n, ahead);
+        for (; c < n; c++) dot_rows<R, 1>(a, rows + c, count, D + i * n + c, n, ahead);
     }
 };
 
