@@ -199,7 +199,7 @@ def test_product_repeats_to_the_last_bit(kind, threads, rng):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("d", [250, 512, 680, 1000, 1024, 1040, 2048])
 def test_products_of_rows_whose_columns_would_lie_badly(d, dtype, rng):
-    """Columns of W and U are further apart than they are long where they would meet modulo 4 kB."""
+    """Columns of W and U are further apart than they are long where they would meet modulo 4 kB, and U begins later."""
     case = make_case(rng, 29, d, "dense", dtype, (False,) * 4)
     check_product(case, rng, 9, 2, True)
 

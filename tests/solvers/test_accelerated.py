@@ -294,8 +294,9 @@ def test_vectors_that_are_accurate_enough_are_not_multiplied_again(dtype, cost, 
 
 
 @pytest.mark.parametrize("k", [1, 8])
-def test_the_last_pass_multiplies_wanted_vectors_alone(k, multiplied):
+def test_the_last_pass_multiplies_wanted_vectors_alone(k, multiplied, monkeypatch):
     """With data in memory. Where passes are the cost, columns beyond the wanted ones may save one."""
+    monkeypatch.setattr(krylov, "FINISHING", 1000)  # so that it happens in all of these fits
     X = with_singular_values(4000, 400, np.arange(1, 401) ** -0.5)
     options = {"tol": 1e-6, "solver": "accelerated", "center": False, "random_state": 0}
     found = vrpca.svd(X, k, **options)
@@ -321,4 +322,33 @@ def test_locked_vectors_that_are_all_there_is_do_not_end_the_search(multiplied):
     for _ in range(3):
         state = solver.step(view, state, rng)
     assert (state.G.diagonal()[:3] < 1e-12).all()
-    assert len(solver.unlocked(state)) == len(state.residuals)
+    assert len(solver.unlocked(state, narrow=False)) == len(state.residuals)
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-3])
+def test_certificates_count_what_the_last_pass_has_not_multiplied(tol, multiplied, monkeypatch):
+    """Columns beyond the wanted one know no more of the complement after a pass that leaves them out."""
+    monkeypatch.setattr(krylov, "FINISHING", 100)  # so that it happens at both tolerances
+    X = with_singular_values(1500, 50, 0.6 ** (np.arange(50) / 2))
+    squares = np.linalg.svd(X, compute_uv=False) ** 2
+    for seed in range(60):
+        found = vrpca.svd(X, 1, tol=tol, solver="accelerated", center=False, random_state=seed)
+        assert found.converged
+        assert 1 - ((X @ found.Vt[0]) ** 2).sum() / squares[0] <= found.certificate.suboptimality
+    assert min(multiplied) == 1  # some of these passes were such
+
+
+def test_columns_are_not_left_out_while_they_may_become_wanted_ones(monkeypatch, rng):
+    """Rare heavy rows, which samples miss, come up slowly among the other columns."""
+    n, d = 2000, 500
+    X = rng.standard_normal((n, d)) * np.sqrt(np.sort(rng.uniform(0.5, 0.8, d))[::-1])
+    directions = np.linalg.qr(rng.standard_normal((d, 5)))[0]
+    X[rng.choice(n, 5, replace=False)] += np.sqrt(n * rng.uniform(1.6, 1.8, 5))[:, None] * directions.T
+    options = {"tol": 1e-2, "solver": "accelerated", "center": False}
+
+    def passes():
+        return np.mean([vrpca.svd(X, 2, random_state=seed, **options).n_passes for seed in range(8)])
+
+    usual = passes()
+    monkeypatch.setattr(krylov, "FINISHING", 0)
+    assert usual <= passes() + 0.5

@@ -22,11 +22,11 @@ BLOCKS = 10
 LEAST_HEARD = 8  # products of a witness where memory is limited: at d = 1e6 its ceiling is within a factor of 2 then
 STATES = 5  # blocks of pairs at once: vectors and residuals of the last state and of the new one, and a temporary one
 # Part of the tolerance that locked vectors may leave, all together. With 0.25 they cost no pass on MNIST (k = 1 and 6),
-# 10000 x 3072 and generated spectra, to 1e-2 to 1e-8, and with 0.5 one fit in eight takes a pass more.
+# 10000 x 3072 and generated spectra, to 1e-2 to 1e-8 (8 seeds each). With 0.5 one fit in eight takes a pass more.
 LOCKED = 0.25
-# Times the tolerance: below this, the next pass is likely to be the last one. On the same sets, for 4% more passes
-# at worst, 10 to 40% fewer columns are multiplied than with 0; with 30 it is 3 to 30% of them.
-FINISHING = 100
+# Times the tolerance: below this, the next pass is likely to be the last one. On the same sets, 2 to 33% fewer columns
+# are multiplied, for no pass more. With 100, some fits in ten take a pass more.
+FINISHING = 30
 LEAST_EXTRA = 2  # columns beyond the wanted ones, as in `whole_registers`: eigenvalues equal to the last one show there
 
 
@@ -121,33 +121,57 @@ class Krylov(Solver[KrylovState]):
 
     def step(self, view: View, state: KrylovState, rng: Rng) -> KrylovState:
         """Expand the space by the residuals, and by what they have missed: one pass."""
-        Z, witness = self.unlocked(state), state.witness
+        narrow = self.narrows and self.finishing(state)
+        Z, witness = self.unlocked(state, narrow), state.witness
         if state.missed is not None:
             Z = np.vstack([state.missed, Z])
             witness = Witness.successor(view, rng, state.products, self.heard)
         image = state.space.grow(Z, view, rng, witness.column)
-        return self.state(state.space, state.products + 1, witness.after(image))
+        # What other columns tell of the complement is no better known after a pass that has not multiplied them.
+        return self.state(state.space, state.products + 1, witness.after(image), state.mu if narrow else 0.0)
 
-    def unlocked(self, state: KrylovState) -> np.ndarray:
+    def allowed(self, state: KrylovState) -> float:
+        """What the squared residuals of the wanted vectors may add up to. Not positive where mu is too large.
+
+        A residual r adds ``|r|^2 / (theta_k - mu)`` to the bound of the variance at most. Where it is unknown how many
+        vectors are wanted, or where their angles matter, no residual is small enough.
+        """
+        k, theta = self.components, state.theta
+        if k is None or k > len(theta) or self.options.angle_tol is not None:
+            return 0.0
+        return float(self.options.tol * theta[:k].sum() * (theta[k - 1] - state.mu))
+
+    def finishing(self, state: KrylovState) -> bool:
+        """Whether the next pass is likely to be the last one, and only has to make the wanted vectors more accurate.
+
+        Columns beyond the wanted ones make later passes more effective. They are needed as long as one of them may
+        become a wanted one, and where the residuals of the wanted ones are not what keeps the bound up.
+        """
+        allowed, k = self.allowed(state), self.components
+        if k is None or allowed <= 0 or state.waits:
+            return False
+        squares, theta = state.G.diagonal(), state.theta
+        resolved = bool((theta[k:] + np.sqrt(squares[k:]) < theta[k - 1]).all())
+        return resolved and allowed < squares[:k].sum() <= FINISHING * allowed
+
+    def unlocked(self, state: KrylovState, narrow: bool) -> np.ndarray:
         """The residuals that are worth a product. Those of vectors that are accurate enough are not (locking).
 
-        A residual r adds ``|r|^2 / (theta_k - mu)`` to the bound of the variance at most. A vector whose residual grows
-        again, because mu does, is multiplied again. Columns beyond the wanted ones make later passes more effective:
-        with `narrows` they are left out where there is likely to be no later one.
+        If mu rises, less is allowed, and a vector that was locked may be multiplied again. With `narrow`, residuals
+        beyond the wanted ones are left out, too.
         """
-        k, theta, Z = self.components, state.theta, state.residuals
-        if k is None or k > len(theta) or self.options.angle_tol is not None:
+        allowed, k, Z = self.allowed(state), self.components, state.residuals
+        if k is None or allowed <= 0:
             return Z
         squares = state.G.diagonal()[:k]
-        allowed = self.options.tol * theta[:k].sum() * (theta[k - 1] - state.mu)
         order = np.argsort(squares)
         locked = order[np.cumsum(squares[order]) <= LOCKED * allowed]
-        if len(locked) == k:  # what keeps the bound up is rounding, or something else than these residuals
+        if len(locked) == k:  # mu keeps the bound up, or rounding: only more products can help
             return Z
         rest = np.delete(Z, locked, axis=0)
-        return rest[: k - len(locked)] if self.narrows and squares.sum() <= FINISHING * allowed else rest
+        return rest[: k - len(locked)] if narrow else rest
 
-    def state(self, space: SearchSpace, products: int, witness: Witness) -> KrylovState:
+    def state(self, space: SearchSpace, products: int, witness: Witness, least_mu: float = 0.0) -> KrylovState:
         """The leading Ritz pairs."""
         l = min(self.width, space.size)
         W, R = space.residuals(self.watched)
@@ -158,7 +182,7 @@ class Krylov(Solver[KrylovState]):
             W=W[:l].T,
             theta=space.theta[:l].copy(),
             G=(R[:l] @ R[:l].T).astype(np.float64),
-            mu=mu,
+            mu=mu if kind == "exact" else max(mu, least_mu),
             kind=kind,
             basis=space.size,
             steps_left=0 if space.full else None,

@@ -103,10 +103,10 @@ class Lanczos:
         return image
 
     def complete(self, view: View) -> None:
-        """Take Z into S, by one pass, and leave it at that: there is no next Z. So nothing is known of residuals."""
+        """Take Z into S, by one pass, and leave it at that: there is no next Z. Residuals are unknown: they are nan."""
         _, C, _ = self._multiplied(view)
         self._take_in(C)
-        self.pending, self.B = 0, np.zeros((0, self.size))
+        self.pending, self.B = 0, np.full((1, self.size), np.nan)
 
     def _multiplied(
         self, view: View, guest: np.ndarray | None = None, images: np.ndarray | None = None

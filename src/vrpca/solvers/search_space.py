@@ -50,6 +50,7 @@ class Images:
         """``out = Z A``, by one pass; return ``guest A`` for a guest, one more vector, where there is one."""
         held = count, guests = len(Z), 0 if guest is None else 1
         if self.held != held:  # a space belongs to one operator
+            self.W = self.U = np.zeros((0, 0))  # lets go of the memory before it takes new
             self.W, self.U = (operator.room_for(count + guests) for _ in range(2))
             self.held = held
         transpose_into(self.W[:, :count], Z, operator.n_threads)

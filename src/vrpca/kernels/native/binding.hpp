@@ -21,7 +21,7 @@ namespace vrpca {
 
 template <class T> using Vec = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T> using Mat = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T> using AnyMat = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
+template <class T> using AnyMat = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;  // rows and columns any distance apart
 template <class T> using Rowwise = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;  // contiguous rows, any distance apart
 template <class T> using OptVec = std::optional<Vec<T>>;
 template <class T> using OptMat = std::optional<Mat<T>>;
