@@ -430,3 +430,11 @@ def test_the_largest_entry(rng):
         assert source.reduce(LargestEntry()).result() == 7
         counts = (np.arange(50) != 31).astype(float)
         assert source.reduce(LargestEntry(counts)).result() == np.abs(np.delete(X, 31, axis=0)).max()
+
+
+@pytest.mark.parametrize("solver", ["vr", "gram", "accelerated"])
+@pytest.mark.parametrize("size", [1e-200, 1e-170, 1e150])
+def test_columns_are_scaled_whatever_their_size_is(size, solver, rng):
+    X = rng.standard_normal((60, 12))
+    options = {"scale": True, "solver": solver, "tol": 1e-8, "random_state": 0}
+    np.testing.assert_allclose(vrpca.pca(size * X, 2, **options).s, vrpca.pca(X, 2, **options).s, rtol=1e-6)

@@ -137,15 +137,16 @@ class View:
     @property
     def trace(self) -> float:
         """``tr A`` in the units of the data."""
-        return self.frobenius**2 / self.n
+        return self.frobenius * (self.frobenius / self.n)
 
     def receive(self, first_pass: FirstPass) -> FirstPass:
         """The first pass with what it found in the terms of this view."""
         moments, sums = first_pass.moments, first_pass.sums
         if sums is None or (sums.late and not self.map.late):
             return changed(first_pass, sums=None)
+        size = self.frobenius * moments.factor
         with np.errstate(over="ignore", invalid="ignore"):
-            trace = (self.frobenius * moments.factor) ** 2 / self.n
+            trace = size * (size / self.n)  # a power of a Python float would raise where this is infinite
             found = sums.finding(moments, self.map.col_scale, trace, self.support)
         return changed(first_pass, found=found, sums=None)
 
