@@ -38,7 +38,10 @@ RUNS, ROUNDS = 5, 4  # runs at a time, and how often the whole is measured: othe
 
 
 def matrices(folder: Path | None) -> Iterator[tuple[str, Any]]:
-    """Matrices of the size of MNIST and of RCV1, in both types."""
+    """Matrices of the size of MNIST and of RCV1, in both types, and one with rows of 12 kB.
+
+    These rows, and the columns of W and U, begin at the same place modulo 4 kB.
+    """
     rng = np.random.default_rng(0)
     X = rng.standard_normal((70000, 784), dtype=np.float32)
     if folder is None:
@@ -47,6 +50,7 @@ def matrices(folder: Path | None) -> Iterator[tuple[str, Any]]:
         S = sp.csr_array(sp.load_npz(folder / "rcv1.npz"))
     for dtype in (np.float32, np.float64):
         yield f"dense {np.dtype(dtype)}", X.astype(dtype)
+    yield "dense float32, 3072 per row", rng.standard_normal((18000, 3072), dtype=np.float32)
     for dtype in (np.float32, np.float64):
         yield f"sparse {np.dtype(dtype)}", S.astype(dtype)
 
