@@ -313,7 +313,7 @@ def test_vectors_are_not_locked_where_their_angles_matter(multiplied):
     assert len(multiplied) > 1 and len(set(multiplied)) == 1
 
 
-def test_locked_vectors_that_are_all_there_is_do_not_end_the_search(multiplied):
+def test_locked_vectors_that_are_all_there_is_do_not_end_the_search():
     """Where residuals are small enough, but the bound is not, all of them are multiplied."""
     solver = Sampled(Options(tol=1e-3), 7)
     solver.components = 3

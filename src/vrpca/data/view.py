@@ -146,7 +146,7 @@ class View:
             return changed(first_pass, sums=None)
         size = self.frobenius * moments.factor
         with np.errstate(over="ignore", invalid="ignore"):
-            trace = size * (size / self.n)  # a power of a Python float would raise where this is infinite
+            trace = size * (size / self.n)  # infinite where a power of a Python float would raise
             found = sums.finding(moments, self.map.col_scale, trace, self.support)
         return changed(first_pass, found=found, sums=None)
 

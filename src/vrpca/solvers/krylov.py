@@ -25,7 +25,7 @@ STATES = 5  # blocks of pairs at once: vectors and residuals of the last state a
 # 10000 x 3072 and generated spectra, to 1e-2 to 1e-8 (8 seeds each). With 0.5 one fit in eight takes a pass more.
 LOCKED = 0.25
 # Times the tolerance: below this, the next pass is likely to be the last one. On the same sets, 2 to 33% fewer columns
-# are multiplied, for no pass more. With 100, some fits in ten take a pass more.
+# are multiplied, for no pass more. With 100, up to two fits in eight take a pass more.
 FINISHING = 30
 LEAST_EXTRA = 2  # columns beyond the wanted ones, as in `whole_registers`: eigenvalues equal to the last one show there
 
@@ -127,7 +127,7 @@ class Krylov(Solver[KrylovState]):
             Z = np.vstack([state.missed, Z])
             witness = Witness.successor(view, rng, state.products, self.heard)
         image = state.space.grow(Z, view, rng, witness.column)
-        # What other columns tell of the complement is no better known after a pass that has not multiplied them.
+        # A pass that leaves out the other columns tells nothing new of the complement: mu must not fall.
         return self.state(state.space, state.products + 1, witness.after(image), state.mu if narrow else 0.0)
 
     def allowed(self, state: KrylovState) -> float:

@@ -148,7 +148,7 @@ std::vector<double> shift_times(const double* m, Strided<const A> W, i64 d, i64 
     for (i64 first = 0; first < l; first += most) {
         const i64 count = std::min(most, l - first);
         double sum[most] = {};
-        if (count == most)
+        if (count == most)  // the compiler knows the number: sums stay in registers
             for (i64 j = 0; j < d; j++)
                 for (i64 c = 0; c < most; c++) sum[c] += m[j] * double(W(j, first + c));
         else
